@@ -231,7 +231,7 @@ def test_the_shell_refuses_sets_of_no_column_or_of_the_target(shell, sets, sente
 
 
 def test_the_shell_refuses_sets_without_columns_of_people(shell):
-    with pytest.raises(InvalidInputError, match="a group could be found; add columns"):
+    with pytest.raises(InvalidInputError, match="to look for a group; add columns"):
         shell(pd.DataFrame({"y": ["a", "b"], "set": ["a", "a|b"]}), ["set"])
 
 

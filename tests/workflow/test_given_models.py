@@ -212,7 +212,7 @@ def test_one_column_is_enough_for_two_labels(rows, tmp_path):
     options = ("--target", "y", "--out", tmp_path / "m.fareg")
     line = refused("fit", tmp_path / "t.csv", *options, "--proba", "p_high")
     assert "such as 1=p_high" in line
-    assert "none of the target" in refused(
+    assert "the target has no label a, got a=p_high" in refused(
         "fit", tmp_path / "t.csv", *options, "--proba", "a=p_high"
     )
     run("fit", tmp_path / "t.csv", *options, "--proba", "1=p_high")

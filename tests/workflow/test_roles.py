@@ -18,7 +18,7 @@ from fareg.classifiers._models import trained
 from fareg.persistence import describe
 from fareg.workflow import fit_file
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
-from fareg.workflow._roles import AskedRoles, assign_roles, is_id
+from fareg.workflow._roles import RequestedRoles, assign_roles, is_id
 from shell import SMALL, refused, run
 
 TABLE = pd.DataFrame(
@@ -43,7 +43,7 @@ def weighted(tmp_path):
 
 
 def roles(probabilities=(), **given):
-    return assign_roles(TABLE.drop(columns="id"), AskedRoles("y", **given), probabilities)
+    return assign_roles(TABLE.drop(columns="id"), RequestedRoles("y", **given), probabilities)
 
 
 def test_every_column_has_one_role():
@@ -51,7 +51,7 @@ def test_every_column_has_one_role():
     assert (plain.features, plain.others) == (["age", "sex", "dose", "w"], [])
     told = roles(not_features=["sex"], drop=["dose"], ids="w")
     assert (told.features, told.others) == (["age"], ["sex"])
-    assert told.aside == {"dose": "dropped", "w": "ids"}
+    assert told.left_out == {"dose": "dropped", "w": "ids"}
     assert told.sensitive is None
     # columns that the model does not read define groups, whichever others are named
     named = roles(not_features=["sex"], sensitive=["age"])
@@ -63,9 +63,9 @@ def test_every_column_has_one_role():
 
 def test_a_column_that_identifies_rows_is_left_out_unless_it_is_named():
     with pytest.warns(fareg.FaregWarning, match="id: different in every row"):
-        found = assign_roles(TABLE, AskedRoles("y"))
-    assert found.aside == {"id": "id"}
-    assert "id" in assign_roles(TABLE, AskedRoles("y", features=["id"])).features
+        found = assign_roles(TABLE, RequestedRoles("y"))
+    assert found.left_out == {"id": "id"}
+    assert "id" in assign_roles(TABLE, RequestedRoles("y", features=["id"])).features
     assert is_id(TABLE["id"])
     assert not is_id(TABLE["dose"])  # measurements differ in every row too
 

@@ -261,7 +261,7 @@ def test_a_sample_is_told_and_no_other_column_is_decoded(held, name, monkeypatch
         return original(self, table, *arguments, **options)
 
     monkeypatch.setattr(Table, "_frame", spy)
-    with pytest.warns(FaregWarning, match="has 600 rows, of which 100 were drawn at random"):
+    with pytest.warns(FaregWarning, match="has 600 rows: 100 were drawn at random"):
         some = read_table(held / name, columns=["color", "number"], max_rows=100, seed=3)
     assert len(some) == 100
     assert asked == [["color", "number"]]

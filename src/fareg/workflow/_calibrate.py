@@ -1,4 +1,4 @@
-"""Calibration of a given model on all rows of a table or folder, scored where they lie."""
+"""Calibration of a fitted model on all rows of a table or folder, scored in parallel."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from fareg.persistence import ModelFile, SeenRows, save
 from fareg.scores import get_score, is_randomised
 from fareg.shift import CovariateShift
 from fareg.workflow import _predict
-from fareg.workflow._asking import (
+from fareg.workflow._labels import label_texts
+from fareg.workflow._roles import check_missing
+from fareg.workflow._stored_model import (
     as_labels,
-    ask,
+    call_model,
     check_any,
     check_engine_of,
     id_column,
@@ -38,15 +40,13 @@ from fareg.workflow._asking import (
     model_columns,
     read_columns,
 )
-from fareg.workflow._labels import label_texts
-from fareg.workflow._roles import check_missing
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._values import as_kinds
 
-MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
-N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
+MAX_REMEMBERED = 10**6  # the model file remembers the rows of a file with at most this many
+N_EXAMPLES = 6  # labels unknown to the estimator that a warning may show
 SCHEMA = "fareg-acceptance-1"  # of the record
-OUTDATED = ("verdict", "rows", "after", "groups")  # what fareg fit noted of the old thresholds
+OUTDATED = ("verdict", "rows", "after", "groups")  # notes of fareg fit about the old thresholds
 
 
 def calibrate_file(
@@ -65,17 +65,17 @@ def calibrate_file(
     sha256: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Give a model the thresholds that all rows of a folder ask for; write it to ``out``.
+    """Give a model new thresholds, from all rows of a table or folder; write it to ``out``.
 
-    Each part is read and scored where it runs. Nine bytes a row come back: the score of the true
-    label, and a level of at most 127; one more for every protected group, and for the label with
-    ``label_conditional``. Where the score is randomised, eight bytes a row come back before: hashes
-    by which equal rows of all parts are found and numbered, for each has a random number of its
-    own. The thresholds are those of all rows in one memory, to the bit, whatever the engine, the
+    Each part is read and scored by one process, which returns nine bytes a row: the score of the
+    true label, and a level of at most 127; one more for every protected group, and for the label
+    with ``label_conditional``. If the score is randomised, it first returns a hash of eight bytes a
+    row, so that equal rows of all parts are numbered: each gets its own random number. The
+    thresholds are the same to the bit as those of all rows in one memory, whatever the engine, the
     number of processes and the workers that died. Rows that the model has seen, which a file of
-    ``fareg fit`` remembers by value, are left out with a warning, unless so few of the rows equal
-    seen ones that chance explains it. The new file remembers the rows of one file of at most 10^6
-    rows too, and not those of a folder.
+    ``fareg fit`` remembers by value, are left out with a warning, unless so few rows equal seen
+    ones that chance explains it. The new file remembers the rows of one file of at most 10^6 rows
+    too, but not those of a folder.
 
     Parameters
     ----------
@@ -87,15 +87,15 @@ def calibrate_file(
         Column of true labels.
     out : path of the model file to write
     towards : path of a table or folder, default=None
-        Rows of the population for which sets will be made, without labels: the rows of ``data`` get
-        the weights of a :class:`fareg.shift.CovariateShift`. All rows are then in memory.
+        Rows, without labels, of the population that will get the sets: the rows of ``data`` get the
+        weights of a :class:`fareg.shift.CovariateShift`. All rows are then in memory.
     record : path of a JSON file, default=None
-        The acceptance record: what was asked, on which rows, what was found, and which file
-        replaces which. The notes of the new model hold what was found too.
+        The acceptance record: settings, rows, coverage, and the old and the new model file. The
+        notes of the new model hold the coverage too.
     ids : str, default=None
         Column that says whose row it is, for the random number of the row; None for the one that
-        the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
-        the order of the parts.
+        the model was fitted with, if the table has it. Rows that are equal, id included, are
+        numbered in the order of the parts.
     batch_size, engine, jobs, trusted, sha256
         As in :func:`fareg.workflow.predict_file`.
     progress : function, optional
@@ -104,9 +104,9 @@ def calibrate_file(
     Returns
     -------
     dict
-        ``rows`` that calibrated, those ``left_out``, and ``thresholds``: those of the levels, in
-        one list per label or one for all; ``coverage`` before and after by stream; and the
-        ``effective_rows`` of weighted ones.
+        ``rows`` that calibrated, rows ``left_out``, and ``thresholds`` of the levels, in one list
+        per label or one for all labels; ``coverage`` before and after by stream; and the
+        ``effective_rows`` if rows are weighted.
     """
     check_output(out)
     if record is not None:
@@ -121,9 +121,9 @@ def calibrate_file(
     _check_levels(clf)
     with Table(source) as table:
         table.check_columns([target])
-        known_by = seen.names if seen and seen.knows([*table.names, *model_columns(file)]) else ()
-        rows = LabelledRows(file, target, size, id_column(ids, file, table), known_by)
-        arrays, tally = rows.everywhere(table, engine, jobs, progress)
+        seen_by = seen.names if seen and seen.knows([*table.names, *model_columns(file)]) else ()
+        rows = LabelledRows(file, target, size, id_column(ids, file, table), seen_by)
+        arrays, tally = rows.score_parts(table, engine, jobs, progress)
         table.check_unchanged()
         n, counts = len(arrays["score"]), tally.counts
         check_any(counts["read"], data)
@@ -135,11 +135,11 @@ def calibrate_file(
             )
         if counts["seen"]:
             warn(SeenRows.left_out(counts["seen"], n + counts["seen"]))
-        judge(clf.seen_values_, tally.drift, accept=True)  # the thresholds are those of such rows
+        judge(clf.seen_values_, tally.drift, accept=True)  # the new thresholds are for such rows
         examples = np.array(tally.examples, dtype=object)
         check_known(counts["unknown"], n, examples, clf.classes_, alpha=clf.alpha_)
-        is_remembered = not source.is_dir() and counts["read"] <= MAX_REMEMBERED
-        more = rows.remembered(table) if is_remembered else None
+        is_small = not source.is_dir() and counts["read"] <= MAX_REMEMBERED
+        remembered = rows.remembered(table) if is_small else None
         if towards is None:
             labels = arrays["labels"].astype(np.int64) if clf.label_conditional else None
             n_labels = len(clf.classes_) if clf.label_conditional else 1
@@ -148,42 +148,41 @@ def calibrate_file(
         else:
             progress("learning how the populations differ")
             calibrated = _weighted(rows, table, towards)
-    counted: dict[str, Any] = {"rows": n, "left_out": counts["seen"]}
-    found: dict[str, Any] = {"coverage": before_and_after(clf, calibrated)}
+    n_rows: dict[str, Any] = {"rows": n, "left_out": counts["seen"]}
+    result: dict[str, Any] = {"coverage": before_and_after(clf, calibrated)}
     if calibrated.shift_ is not None:
-        found["effective_rows"] = calibrated.shift_.effective_rows
+        result["effective_rows"] = calibrated.shift_.effective_rows
     notes = {k: v for k, v in file.notes.items() if k not in (OUTDATED if file.fit_notes else ())}
-    told = {"data": source.name, **counted, "remembered": more is not None, **found}
-    save(
-        calibrated, out, metadata={**notes, "calibrated": told}, seen=seen if more is None else more
-    )
-    thresholds = [own.tolist() for own in calibrated.calibration_.parts[0].theta]
+    is_remembered = remembered is not None
+    notes["calibrated"] = {"data": source.name, **n_rows, "remembered": is_remembered, **result}
+    save(calibrated, out, metadata=notes, seen=remembered if is_remembered else seen)
+    thresholds = [theta.tolist() for theta in calibrated.calibration_.parts[0].theta]
     if record is not None:
-        weighed = {} if towards is None else {"towards": str(towards)}
+        weighting = {} if towards is None else {"towards": str(towards)}
         digest = {} if source.is_dir() else {"sha256": digest_of(source)}
-        whole = {
+        content = {
             "schema": SCHEMA,
-            "asked": {"confidence_level": clf.confidence_level, "target": target, **weighed},
-            "rows": {"data": str(data), **counted, **digest},
-            "found": {**found, "thresholds": thresholds},
+            "asked": {"confidence_level": clf.confidence_level, "target": target, **weighting},
+            "rows": {"data": str(data), **n_rows, **digest},
+            "found": {**result, "thresholds": thresholds},
             "replaced": {"file": str(model), "sha256": file.sha256},
             "by": {"file": str(out), "sha256": digest_of(out)},
         }
-        write_text(record, json.dumps(whole, indent=1) + "\n")
-    return {**counted, "thresholds": thresholds, **found}
+        write_text(record, json.dumps(content, indent=1) + "\n")
+    return {**n_rows, "thresholds": thresholds, **result}
 
 
 def _weighted(rows: LabelledRows, table: Table, towards: AnyPath) -> Any:
-    """Return the classifier with the thresholds of rows that are weighted towards others."""
-    file, kinds, own = rows.model, model_columns(rows.model), read_columns(rows.model)
-    frame = pd.concat([some for some, *_ in rows.batches(table)], ignore_index=True)
+    """Return the classifier calibrated on rows that are weighted towards another population."""
+    file, kinds, columns = rows.model, model_columns(rows.model), read_columns(rows.model)
+    frame = pd.concat([batch for batch, _ in rows.batches(table)], ignore_index=True)
     with Table(towards) as others:
         new = others.read(list(kinds), kinds=kinds, max_rows=MAX_ROWS)
-    shift = CovariateShift().fit(frame[own], as_kinds(new, kinds, str(towards))[own])
+    shift = CovariateShift().fit(frame[columns], as_kinds(new, kinds, str(towards))[columns])
     ids = None if rows.ids is None else frame[rows.ids].to_numpy()
     y, X = frame[rows.target].to_numpy(), frame[list(kinds)]
     with accept_drift():
-        return ask(file, "recalibrated", X, y=y, ids=ids, shift=shift)
+        return call_model(file, "recalibrated", X, y=y, ids=ids, shift=shift)
 
 
 def _check_levels(clf: Any) -> None:
@@ -203,11 +202,11 @@ def _check_levels(clf: Any) -> None:
 
 @dataclass(frozen=True)
 class Tally:
-    """What was seen of rows while they were scored."""
+    """Counts of the rows that were scored."""
 
-    counts: Counter[str] = field(default_factory=Counter)  # that were read, are missing, seen, ...
-    examples: tuple[Any, ...] = ()  # labels that the estimator never saw
-    drift: Drift = field(default_factory=dict)  # rows that are not like those of fit, by column
+    counts: Counter[str] = field(default_factory=Counter)  # of "read", "missing", "seen", "unknown"
+    examples: tuple[Any, ...] = ()  # labels unknown to the estimator
+    drift: Drift = field(default_factory=dict)  # rows unlike those in fit, by column
 
     def __add__(self, other: Tally) -> Tally:
         examples = sorted({*self.examples, *other.examples}, key=str)[:N_EXAMPLES]
@@ -217,23 +216,23 @@ class Tally:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """What calibrates: the rows with a label that the model has not seen."""
+    """The calibration rows: those with a label that the model has not seen."""
 
     model: ModelFile
     target: str
-    size: int  # rows at a time
+    size: int  # rows per batch
     ids: str | None
-    known_by: tuple[str, ...]  # further columns that tell whether a row was used
+    seen_by: tuple[str, ...]  # further columns by which seen rows are recognised
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The columns that are read, and what they hold."""
+        """The columns to read, and their kinds."""
         return {**model_columns(self.model), **label_kinds(self.model.classifier, self.target)}
 
     def batches(self, table: Table) -> Iterator[tuple[pd.DataFrame, Counter[str]]]:
-        """Yield some rows that calibrate, and how many were read, have no label, and were seen."""
+        """Yield batches of calibration rows, with counts of read, unlabelled and seen rows."""
         kinds, target, seen = self.kinds, self.target, self.model.seen
-        keep = [name for name in {*self.known_by, *filter(None, [self.ids])} if name not in kinds]
+        keep = [name for name in {*self.seen_by, *filter(None, [self.ids])} if name not in kinds]
         for batch, kept in table.batches(kinds, self.size, keep=keep, labels=[target]):
             batch = batch.assign(**{name: ids_in(kept, name) for name in keep})
             rows = batch[batch[target].notna()].reset_index(drop=True)
@@ -247,42 +246,42 @@ class LabelledRows:
             counts = {"read": len(batch), "missing": len(batch) - n, "seen": n - len(rows)}
             yield rows, Counter(counts)
 
-    def everywhere(
+    def score_parts(
         self, table: Table, engine: str, jobs: int | None, progress: Progress
     ) -> tuple[dict[str, Any], Tally]:
-        """Return score, places and labels of the rows of all parts, scored where they lie."""
+        """Return score, places and labels of the rows of all parts, scored in parallel."""
         root = table.source
         parts = [part.relative_to(root).as_posix() for part in table.parts]
 
-        def run(method: str, given: Sequence[Any]) -> list[Any]:
+        def run(method: str, inputs: Sequence[Any]) -> list[Any]:
             if not root.is_dir():
-                return [getattr(self, method)(table, given[0])]
-            ask_part = partial(_ask_part, rows=self, root=root, method=method)
-            pairs = list(zip(parts, given, strict=True))
-            found = dict(run_tasks(ask_part, pairs, engine=engine, jobs=jobs))
-            return [found[part] for part in parts]  # whichever came first
+                return [getattr(self, method)(table, inputs[0])]
+            on_part = partial(_run_on_part, rows=self, root=root, method=method)
+            tasks = list(zip(parts, inputs, strict=True))
+            by_part = dict(run_tasks(on_part, tasks, engine=engine, jobs=jobs))
+            return [by_part[part] for part in parts]  # in order, whichever was done first
 
-        numbers: list[Any] = [None] * len(parts)
+        n_before: list[Any] = [None] * len(parts)
         if is_randomised(get_score(self.model.classifier.conformity_score)):
             progress("numbering equal rows")
-            hashes = run("hashes", numbers)
-            ends = np.cumsum([len(own) for own in hashes])[:-1]
-            numbers = [*map(_narrow, np.split(equal_before(np.concatenate(hashes)), ends))]
+            hashes = run("hashes", n_before)
+            ends = np.cumsum([len(values) for values in hashes])[:-1]
+            n_before = [*map(_narrow, np.split(equal_before(np.concatenate(hashes)), ends))]
         progress("scoring rows")
-        found, tallies = zip(*run("scored", numbers), strict=True)
-        joined = {name: np.concatenate([own[name] for own in found]) for name in found[0]}
+        arrays, tallies = zip(*run("score", n_before), strict=True)
+        joined = {name: np.concatenate([some[name] for some in arrays]) for name in arrays[0]}
         return joined, sum(tallies, Tally())
 
     def hashes(self, table: Table, _: None) -> Any:
-        """Return 64 bits of each row that equal rows have in common, label and id included."""
+        """Return a 64-bit hash of each row, label and id included; equal rows share it."""
         found = [np.empty(0, np.uint64)]
         for rows, _counts in self.batches(table):
             if len(rows):
-                found.append(self._asked("labelled_hashes", rows))
+                found.append(self._call("labelled_hashes", rows))
         return np.concatenate(found)
 
-    def scored(self, table: Table, before: Any) -> tuple[dict[str, Any], Tally]:
-        """Return score, places and labels of rows; ``before`` says how many equal ones precede."""
+    def score(self, table: Table, n_before: Any) -> tuple[dict[str, Any], Tally]:
+        """Return score, places and labels of rows, ``n_before`` of which equal ones precede."""
         clf, start, tally = self.model.classifier, 0, Tally()
         nothing, n_parts = np.empty(0, np.int8), len(clf.calibration_.parts)
         score, places, labels = [np.empty(0)], [nothing.reshape(0, n_parts)], [nothing]
@@ -290,9 +289,9 @@ class LabelledRows:
             tally += Tally(counts)
             if not len(rows):
                 continue
-            own = None if before is None else before[start : start + len(rows)]
+            before = None if n_before is None else n_before[start : start + len(rows)]
             start += len(rows)
-            labelled = self._asked("labelled_rows", rows, before=own)
+            labelled = self._call("labelled_rows", rows, before=before)
             unknown = rows[self.target][labelled.y < 0]
             drift = count_strange(
                 clf.seen_values_, canonical(rows[list(model_columns(self.model))])
@@ -302,63 +301,64 @@ class LabelledRows:
             places.append(_narrow(clf.calibration_.places(labelled)))
             labels.append(_narrow(labelled.y) if clf.label_conditional else nothing)
         arrays: dict[str, list[Any]] = {"score": score, "places": places, "labels": labels}
-        return {name: np.concatenate(own) for name, own in arrays.items()}, tally
+        return {name: np.concatenate(batches) for name, batches in arrays.items()}, tally
 
-    def _asked(self, method: str, rows: pd.DataFrame, **named: Any) -> Any:
+    def _call(self, method: str, rows: pd.DataFrame, **arguments: Any) -> Any:
         ids = None if self.ids is None else rows[self.ids].to_numpy()
         X, y = rows[list(model_columns(self.model))], rows[self.target].to_numpy()
         with ignore_drift():
-            return ask(self.model, method, X, y=y, ids=ids, **named)
+            return call_model(self.model, method, X, y=y, ids=ids, **arguments)
 
     def remembered(self, table: Table) -> SeenRows | None:
-        """Return what a model file remembers of the rows that it has seen, and of these."""
+        """Return the rows that the model has seen, these included, as a model file holds them."""
         kinds, seen = self.kinds, self.model.seen
-        frame = table.read([*kinds, *self.known_by], labels=[self.target], kinds=kinds)
+        frame = table.read([*kinds, *self.seen_by], labels=[self.target], kinds=kinds)
         frame = frame[frame[self.target].notna()].reset_index(drop=True)
         X = as_kinds(frame, model_columns(self.model), str(table.source))[read_columns(self.model)]
         y = label_texts(frame[self.target])
         return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
 
-def _ask_part(task: tuple[str, Any], rows: LabelledRows, root: Path, method: str) -> Any:
-    """Return what a method says of the rows of a part of a folder, with the name of the part."""
-    part, given = task
+def _run_on_part(task: tuple[str, Any], rows: LabelledRows, root: Path, method: str) -> Any:
+    """Return the name of a part of a folder, and what a method returns for its rows."""
+    part, argument = task
     with Table(root / part, root=root) as table:
-        return part, getattr(rows, method)(table, given)
+        return part, getattr(rows, method)(table, argument)
 
 
 def _narrow(numbers: IntArray) -> Any:
-    """Return small whole numbers, a byte each if that is enough."""
+    """Return whole numbers in the smallest integer type that holds them."""
     return numbers.astype(np.min_scalar_type(-1 - int(numbers.max(initial=1))))
 
 
 def before_and_after(old: Any, new: Any) -> list[dict[str, Any]]:
     """Return the coverage of the rows that calibrated ``new``, by stream, under both thresholds.
 
-    Streams are everyone, every run of pooled levels and above, and every protected group. Rows are
-    new to ``old``. For "after", each half is judged by the thresholds of the other half, because
-    rows that calibrate are covered as promised by construction. Weighted rows count by weight.
+    Streams are everyone, every run of pooled levels and above, and every protected group. The rows
+    are new to ``old``. For "after", each half is judged by the thresholds of the other half,
+    because calibration rows are covered as promised by construction. Weighted rows count by weight.
     """
     sample, parts = new.calibration_.sample, new.calibration_.parts
     places = np.column_stack(
         [part.row_levels if isinstance(part, LevelThresholds) else part.cells for part in parts]
     )
 
-    def some(rows: IntArray) -> Sample:
+    def take(rows: IntArray) -> Sample:
         labels, weights = (x if x is None else x[rows] for x in (sample.labels, sample.weights))
         return replace(sample, score=sample.score[rows], labels=labels, weights=weights)
 
     weights = np.ones(len(sample)) if sample.weights is None else sample.weights
-    covered = {"before": _covered(old.calibration_, sample, places)}
-    covered["after"] = np.zeros(len(sample), dtype=bool)
+    before = _covered(old.calibration_, sample, places)
+    after = np.zeros(len(sample), dtype=bool)
     halves = np.array_split(np.random.default_rng(0).permutation(len(sample)), 2)
     for judged, others in (halves, halves[::-1]):
-        other = new.calibration_.with_sample(some(others), places[others])
-        covered["after"][judged] = _covered(other, some(judged), places[judged])
+        thresholds = new.calibration_.with_sample(take(others), places[others])
+        after[judged] = _covered(thresholds, take(judged), places[judged])
     found = []
     for name, inside in _streams(new, places):
         total = float(weights[inside].sum())
-        shares = {when: float(weights[inside & own].sum()) / total for when, own in covered.items()}
+        moments = {"before": before, "after": after}
+        shares = {k: float(weights[inside & hit].sum()) / total for k, hit in moments.items()}
         found.append({"stream": name, "rows": int(inside.sum()), **shares})
     return found
 
@@ -382,9 +382,9 @@ def _streams(clf: Any, places: IntArray) -> Iterator[tuple[str, BoolArray]]:
 
 
 def _covered(calibration: Union, sample: Sample, places: IntArray) -> BoolArray:
-    """Say which rows the thresholds at these places cover."""
+    """Return which rows the thresholds at these places cover."""
     pairs = zip(calibration.parts, places.T, strict=True)
     thresholds: FloatArray = reduce(
-        np.maximum, (part.thresholds_at(own, sample.row_labels) for part, own in pairs)
+        np.maximum, (part.thresholds_at(column, sample.row_labels) for part, column in pairs)
     )
     return np.isfinite(sample.score) & (sample.score <= thresholds)

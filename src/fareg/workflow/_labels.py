@@ -1,4 +1,4 @@
-"""Labels and sets of labels as texts, which is how files write them."""
+"""Labels and sets of labels as texts, the way files hold them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKS = {"true", "false"}
 
 
 def label_texts(labels: Any) -> Any:
-    """Return labels as text, a whole number alike whether it is stored as int or float.
+    """Return labels as text; a whole number is the same text as int and as float.
 
     >>> label_texts([1.0, 2.0, 1e20])
     array(['1', '2', '1e+20'], dtype=object)
@@ -33,52 +33,52 @@ def label_texts(labels: Any) -> Any:
 
 
 def _whole_text(number: float) -> str:
-    is_small = abs(number) < LARGEST_INT  # a missing label is not
+    is_small = abs(number) < LARGEST_INT  # False for a missing label
     return str(int(number)) if is_small else "<NA>" if pd.isna(number) else str(float(number))
 
 
 def as_known(texts: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return texts as the known labels that they equal or else, if there is just one, mean.
+    """Return each text as the known label that equals it or, if unique, has the same value.
 
-    A text that means no known label, or several of them, stays as it is.
+    A text with the value of no known label, or of several, is returned unchanged.
 
     >>> as_known(["1.0", "01", " b", "c"], ["1", "01", "b"])
     ['1.0', '01', 'b', 'c']
     """
-    given, labels = list(texts), set(known)
-    meanings: dict[Any, list[str]] = {}
+    texts, labels = list(texts), set(known)
+    by_value: dict[Any, list[str]] = {}
     for label in labels:
-        meanings.setdefault(plain_text(label), []).append(label)
+        by_value.setdefault(plain_text(label), []).append(label)
 
-    def meant(text: str) -> str:
-        alike = [] if text in labels else meanings.get(plain_text(text), [])
-        return alike[0] if len(alike) == 1 else text
+    def matched(text: str) -> str:
+        candidates = [] if text in labels else by_value.get(plain_text(text), [])
+        return candidates[0] if len(candidates) == 1 else text
 
-    found = {text: meant(text) for text in dict.fromkeys(given)}
-    return [found[text] for text in given]
+    found = {text: matched(text) for text in dict.fromkeys(texts)}
+    return [found[text] for text in texts]
 
 
 def read_set_texts(column: pd.Series, y: Any) -> tuple[list[list[str]], Any]:
     """Return one list of labels per row, and the true labels as the sets write them, all as text.
 
-    fareg writes JSON lists, and a column of nothing else is read as it was written. Any other text
-    is cut at every bar; a bar or a backslash that belongs to a label has a backslash before it.
-    A missing value is the empty set. A true label that no set holds as it is written is the one in
-    them with the same value, if there is just one, as 1.0 is 1.
+    If all texts are JSON lists, as fareg writes them, they are read exactly. Otherwise texts are
+    cut at bars; a bar or backslash inside a label has a backslash before it. A missing value is the
+    empty set. A true label that no set contains literally becomes the label of the sets with the
+    same value, as 1.0 is 1, if there is exactly one.
     """
-    cells = [_listed_or_text(value) for value in column]
-    texts = dict.fromkeys(cell for cell in cells if isinstance(cell, str))
+    values = [_listed_or_text(value) for value in column]
+    texts = dict.fromkeys(value for value in values if isinstance(value, str))
     from_json = {text: read_set_text(text) for text in texts}
     is_json = None not in from_json.values()
     read = {text: from_json[text] if is_json else _cut(text) for text in texts}
-    sets = [read[cell] or [] if isinstance(cell, str) else cell for cell in cells]
+    sets = [read[value] or [] if isinstance(value, str) else value for value in values]
     found = list(dict.fromkeys(label for labels in sets for label in labels))
     if not is_json:
-        meant = dict(zip(found, as_known(found, set(y)), strict=True))
-        sets = [[meant[label] for label in labels] for labels in sets]
-        found = list(meant.values())
+        matched = dict(zip(found, as_known(found, set(y)), strict=True))
+        sets = [[matched[label] for label in labels] for labels in sets]
+        found = list(matched.values())
     y = np.array(as_known(y, found), dtype=object)
-    _check(column.name, cells, sets, set(y), is_json=is_json)
+    _check_sets(column.name, values, sets, set(y), is_json=is_json)
     return sets, y
 
 
@@ -106,22 +106,22 @@ def _listed_or_text(value: Any) -> list[str] | str:
 
 
 def _cut(text: str) -> list[str]:
-    """Return the labels of a text such as ``a|b``; what is blank between two bars is no label."""
+    """Return the labels of a text such as ``a|b``; a blank between two bars is not a label."""
     parts = (part for part in BETWEEN_BARS.findall(text) if part.strip())
     return [ESCAPED.sub(r"\1", part) for part in parts]
 
 
-def _check(
-    name: Any, cells: list[Any], sets: list[list[str]], known: set[str], *, is_json: bool
+def _check_sets(
+    name: Any, values: list[Any], sets: list[list[str]], known: set[str], *, is_json: bool
 ) -> None:
-    """Refuse a column that does not hold sets of the known labels, by one of its rows."""
+    """Refuse a column that does not hold sets of the known labels, and show one of its rows."""
     strange: list[int] = []
     if not any(known.intersection(labels) for labels in sets):
         strange = [row for row, labels in enumerate(sets) if labels]
-    elif all(isinstance(cell, str) and cell.strip().lower() in MARKS for cell in cells):
-        strange = [0]  # marks of one label, though True and False may be labels too
+    elif all(isinstance(value, str) and value.strip().lower() in MARKS for value in values):
+        strange = [0]  # True or False for a single label, though these may be labels too
     elif not is_json:
-        # The labels may be joined by another sign, and would count as not covered.
+        # Labels joined by another sign than a bar would count as not covered.
         words = "|".join(re.escape(label) for label in sorted(known, key=len)[::-1] if label)
         one = re.compile(rf"(?<!\w)(?:{words})(?!\w)")
         unknown = {label for labels in sets for label in labels} - known
@@ -129,7 +129,7 @@ def _check(
         strange = [row for row, labels in enumerate(sets) if several.intersection(labels)]
     if strange:
         raise InvalidInputError(
-            f"column {name} holds {cells[strange[0]]!r} in row {strange[0] + 1}, which is not a "
+            f"column {name} holds {values[strange[0]]!r} in row {strange[0] + 1}, which is not a "
             f"set of labels of the target ({shown(sorted(known))}); write sets as JSON lists such "
             'as ["a", "b"] (in Python, json.dumps(list) of each), as a|b with a backslash before '
             "each bar and backslash of a label, or name a column of True and False for each label"

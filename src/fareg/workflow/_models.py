@@ -26,15 +26,15 @@ from fareg._words import quoted, repeated, shown, unquoted
 from fareg.classifiers import ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._labels import as_known, label_texts
-from fareg.workflow._roles import AskedRoles, Roles, assign_roles
+from fareg.workflow._roles import RequestedRoles, Roles, assign_roles
 
-MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
+MAX_CATEGORIES = 100  # rarer categories share one input of a linear model or network
 PICKLES = (".joblib", ".pkl", ".pickle")
 Probabilities = str | Sequence[str] | Mapping[str, str]
 
 
 class AnySizeNetwork(MLPClassifier):
-    """A network for classes of any size, down to one row."""
+    """A network that also trains on classes of a single row."""
 
     def fit(self, X: FloatArray, y: Any, sample_weight: Any = None) -> Self:
         """Train on numbers of shape (n_samples, n_features)."""
@@ -42,9 +42,9 @@ class AnySizeNetwork(MLPClassifier):
 
 
 class CodedLabels(ClassifierMixin, BaseEstimator):
-    """A classifier that wants the labels 0, 1, 2, ..., for labels of any type.
+    """A classifier that needs the labels 0, 1, 2, ..., wrapped for labels of any type.
 
-    Boosting libraries want them, and networks that stop early in older versions of scikit-learn.
+    Boosting libraries need them, as do early-stopping networks of older scikit-learn versions.
 
     >>> from sklearn.dummy import DummyClassifier
     >>> CodedLabels(DummyClassifier()).fit([[0.0], [1.0]], ["b", "a"]).predict([[2.0]]).tolist()
@@ -55,7 +55,7 @@ class CodedLabels(ClassifierMixin, BaseEstimator):
         self.classifier = classifier
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on the positions of the labels among the sorted ones."""
+        """Train on the positions of the labels in ``classes_``."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.classifier_ = clone(self.classifier).fit(X, codes, **weights)
@@ -70,10 +70,10 @@ class CodedLabels(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-# The classifiers of other libraries, each of which has the name of its model, and their options.
+# Libraries, which are also the names of their models, with a classifier and its options.
 LIBRARIES: dict[str, tuple[str, dict[str, Any]]] = {
     "xgboost": ("XGBClassifier", {}),
-    # With n_jobs=0, OpenMP decides how many threads there are, few for small tables.
+    # With n_jobs=0, OpenMP chooses the number of threads, which is small for small tables.
     "lightgbm": ("LGBMClassifier", {"verbosity": -1, "n_jobs": 0}),
     "catboost": ("CatBoostClassifier", {"verbose": False, "allow_writing_files": False}),
 }
@@ -86,7 +86,7 @@ def _boosting(library: str, seed: int) -> Any:
 
 
 def _mlp(seed: int) -> Any:
-    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
+    # A fifth of the rows decides when to stop: at least two rows, even in the smallest tables.
     options: dict[str, Any] = {"early_stopping": True, "validation_fraction": 0.2}
     network = AnySizeNetwork((64, 32), random_state=seed, **options)
     return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
@@ -107,7 +107,7 @@ MODELS: dict[str, Callable[[int], Any]] = {
 
 
 def reading(model: Any, features: Sequence[str]) -> Pipeline:
-    """Return a model that reads only some columns of a table, in this order."""
+    """Return a model that reads only the given columns of a table, in this order."""
     columns = ColumnTransformer(
         [("features", "passthrough", list(features))], verbose_feature_names_out=False
     )
@@ -115,7 +115,7 @@ def reading(model: Any, features: Sequence[str]) -> Pipeline:
 
 
 def _check_named(name: str) -> None:
-    """Refuse a name that stands for no model, or for one whose library is not installed."""
+    """Refuse the name of an unknown model, or of one whose library is not installed."""
     check_choice("estimator", name, MODELS)
     if name not in LIBRARIES:
         return
@@ -129,17 +129,17 @@ def _check_named(name: str) -> None:
 
 
 class ForeignModelError(InvalidInputError):
-    """A file of a model in a format that is not read."""
+    """A model file in a format that fareg does not read."""
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A model, what it is called, and what it makes of the columns of a table."""
+    """A model with its name, and the table as the model reads it."""
 
     name: str
     estimator: Any
     roles: Roles
-    y: Any  # (n_samples,) the labels, in the type of the model's classes
+    y: Any  # (n_samples,) labels in the type of the model's classes
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class ModelSource:
         return path if is_path else None
 
     def check(self, features: Any) -> None:
-        """Refuse two models at once, and what makes no sense for a model that is given fitted."""
+        """Refuse two models at once, unreadable files and features without a model."""
         if self.path is None:
             _check_named(str(self.estimator))
         elif (suffix := self.path.suffix.lower()) in PICKLES:
@@ -172,48 +172,47 @@ class ModelSource:
                 f"{self.path} must end in .skops, so that its format is known; give the "
                 "probabilities of any other model as columns"
             )
-        wrong = {
-            f"pass one model, got {self.estimator} and columns of probabilities; leave out one": (
-                self.estimator != "hgb"
-            ),
-            "no columns of probabilities are named; name one for each label": (
-                not self.probabilities
-            ),
-            "features are read by a model, and probabilities take its place; leave out features": (
-                features is not None
-            ),
-        }
-        if self.probabilities is not None and (found := [why for why in wrong if wrong[why]]):
-            raise InvalidInputError(found[0])
+        if self.probabilities is None:
+            return
+        if self.estimator != "hgb":
+            raise InvalidInputError(
+                f"pass one model, got {self.estimator} and columns of probabilities; leave out one"
+            )
+        if not self.probabilities:
+            raise InvalidInputError("no columns of probabilities are named; name one per label")
+        if features is not None:
+            raise InvalidInputError(
+                "features are for a model, got columns of probabilities instead; leave out features"
+            )
 
 
 def base_model(
-    frame: pd.DataFrame, y: Any, given: ModelSource, asked: AskedRoles, *, seed: int
+    frame: pd.DataFrame, y: Any, source: ModelSource, requested: RequestedRoles, *, seed: int
 ) -> BaseModel:
     """Return the model to calibrate, and the roles of the columns of a table."""
-    if given.probabilities is not None:
-        return _model_of_columns(frame, y, given.probabilities, asked)
-    if given.path is not None:
-        return _model_of_file(frame, y, given.path, given, asked)
-    roles, name = assign_roles(frame, asked), str(given.estimator)
-    made = MODELS[name](seed)
-    return BaseModel(name, reading(made, roles.features) if roles.others else made, roles, y)
+    if source.probabilities is not None:
+        return _model_of_columns(frame, y, source.probabilities, requested)
+    if source.path is not None:
+        return _model_of_file(frame, y, source.path, source.trusted, requested)
+    roles, name = assign_roles(frame, requested), str(source.estimator)
+    model = MODELS[name](seed)
+    return BaseModel(name, reading(model, roles.features) if roles.others else model, roles, y)
 
 
 def _model_of_columns(
-    frame: pd.DataFrame, y: Any, given: Probabilities, asked: AskedRoles
+    frame: pd.DataFrame, y: Any, probabilities: Probabilities, requested: RequestedRoles
 ) -> BaseModel:
-    """Return columns of probabilities as a model, after checks that they fit the labels."""
-    given = _columns(given, [str(name) for name in frame.columns], asked.source)
-    names = list(given.values()) if isinstance(given, Mapping) else given
+    """Return columns of probabilities as a model; refuse columns that do not fit the labels."""
+    columns = _columns(probabilities, [str(name) for name in frame.columns], requested.source)
+    names = list(columns.values()) if isinstance(columns, dict) else columns
     if twice := repeated(names):
         raise InvalidInputError(
             f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
             "each label"
         )
-    roles, labels = assign_roles(frame, asked, names), sorted(set(label_texts(y)))
-    rest = _other_label(given, labels) if len(names) == 1 else None
-    model, X = ProbabilityColumns(given, rest=rest), frame[roles.columns]
+    roles, labels = assign_roles(frame, requested, names), sorted(set(label_texts(y)))
+    other_label = _other_label(columns, labels) if len(names) == 1 else None
+    model, X = ProbabilityColumns(columns, rest=other_label), frame[roles.columns]
     try:
         model.fit(X, y)
     except InvalidInputError as error:
@@ -225,18 +224,20 @@ def _model_of_columns(
     y = match_labels(y, model.classes_)
     try:
         model.predict_proba(X)
-    except InvalidInputError as error:  # it says why these are no probabilities
+    except InvalidInputError as error:  # the columns hold no probabilities
         without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
         hint = f"; no column is given for the label {shown(without)}" if without else ""
         raise InvalidInputError(f"{error}{hint}") from error
     return BaseModel(f"columns {shown(names)}", model, roles, y)
 
 
-def _columns(given: Probabilities, known: list[str], source: str) -> dict[str, str] | list[str]:
-    """Return the columns of probabilities, by their labels if these are named."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    items = [f"{given}*"] if isinstance(given, str) else list(given)
+def _columns(
+    probabilities: Probabilities, known: list[str], source: str
+) -> dict[str, str] | list[str]:
+    """Return the columns of probabilities, by label if the labels are named."""
+    if isinstance(probabilities, Mapping):
+        return dict(probabilities)
+    items = [f"{probabilities}*"] if isinstance(probabilities, str) else list(probabilities)
     names = [item if item in known else unquoted(item) for item in items]
     if set(names) <= set(known) or not any(sign in item for item in items for sign in "=*"):
         return names
@@ -249,10 +250,10 @@ def _columns(given: Probabilities, known: list[str], source: str) -> dict[str, s
             )
         return found
     pairs = []
-    for item in items:  # labels and columns may hold the sign too, as <=50K does
+    for item in items:  # labels and columns may contain "=" too, such as <=50K
         cuts = [(item[:n], item[n + 1 :]) for n, sign in enumerate(item) if sign == "="]
-        own = [(unquoted(label), unquoted(column)) for label, column in cuts]
-        pairs.append(next((pair for pair in own if pair[1] in known), (own or [("", "")])[0]))
+        cuts = [(unquoted(label), unquoted(column)) for label, column in cuts] or [("", "")]
+        pairs.append(next((cut for cut in cuts if cut[1] in known), cuts[0]))
     if not all(column for _, column in pairs) or len(dict(pairs)) < len(pairs):
         raise InvalidInputError(
             "probabilities must be a list of columns, pairs label=column of distinct labels or one "
@@ -262,49 +263,50 @@ def _columns(given: Probabilities, known: list[str], source: str) -> dict[str, s
     return dict(pairs)
 
 
-def _other_label(given: dict[str, str] | list[str], labels: list[str]) -> str:
-    """Return the label that one column of probabilities leaves to the rest."""
+def _other_label(columns: dict[str, str] | list[str], labels: list[str]) -> str:
+    """Return the second of two labels, whose probability is one minus the given column."""
     if len(labels) != 2:
         raise InvalidInputError(
             f"one column of probabilities is enough for two labels, the target holds {len(labels)} "
             f"({shown(labels)}); give a column for each"
         )
-    if isinstance(given, list):
-        label = next((label for label in labels if given[0].endswith(label)), labels[-1])
+    if isinstance(columns, list):
+        label = next((label for label in labels if columns[0].endswith(label)), labels[-1])
         raise InvalidInputError(
-            "one column of probabilities needs the label that it is about, "
-            f"{' or '.join(labels)}, got {given[0]}; write it before the column, such as "
-            f"{label}={given[0]}"
+            "one column of probabilities needs its label, "
+            f"{' or '.join(labels)}, got {columns[0]}; write it before the column, such as "
+            f"{label}={columns[0]}"
         )
-    others = [label for label in labels if label not in given]
+    others = [label for label in labels if label not in columns]
     if len(others) == 2:
+        ((label, column),) = columns.items()
         raise InvalidInputError(
-            f"the label {next(iter(given))} of the column of probabilities is none of the target; "
-            f"its labels are {shown(labels)}"
+            f"the target has no label {label}, got {label}={column}; write one of its labels "
+            f"before the column: {' or '.join(labels)}"
         )
     return others[0]
 
 
 def _model_of_file(
-    frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, asked: AskedRoles
+    frame: pd.DataFrame, y: Any, path: Path, trusted: Sequence[str], requested: RequestedRoles
 ) -> BaseModel:
-    """Return the model in a file, after checks that it can read the table."""
-    fitted = read_estimator(path, given.trusted)
+    """Return the model in a file; refuse one that cannot read the table."""
+    fitted = read_estimator(path, trusted)
     if not hasattr(fitted, "predict_proba") or not hasattr(fitted, "classes_"):
         raise InvalidInputError(
             f"{path} must hold a fitted classifier with predict_proba, got "
             f"{type(fitted).__name__}; fit it, or wrap it in sklearn's CalibratedClassifierCV"
         )
     if (known := getattr(fitted, "feature_names_in_", None)) is not None:
-        if asked.features is not None:
+        if requested.features is not None:
             raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
-        asked = replace(asked, features=[str(name) for name in known])
-    roles = assign_roles(frame, asked)
+        requested = replace(requested, features=[str(name) for name in known])
+    roles = assign_roles(frame, requested)
     n_wanted = getattr(fitted, "n_features_in_", len(roles.features))
     if n_wanted != len(roles.features):
         raise InvalidInputError(
             f"{path} reads {n_wanted} columns whose names it does not know, got "
-            f"{len(roles.features)}; name them as features, in the order in which it was trained"
+            f"{len(roles.features)}; name them as features, in their order in training"
         )
     if roles.others:
         fitted = reading(fitted, roles.features)
@@ -314,7 +316,7 @@ def _model_of_file(
 
 
 def match_labels(y: Any, classes: Any) -> Any:
-    """Return labels in the type of a model's classes; refuse them if none is one of these.
+    """Return labels in the type of a model's classes; refuse labels that the model cannot know.
 
     >>> match_labels(np.array([0, 1]), np.array(["0", "1", "2"])).tolist()
     ['0', '1']

@@ -1,4 +1,4 @@
-"""A watch that goes on in a state file, fed with tables of labelled rows."""
+"""A watch that is kept in a state file and fed with tables of labelled rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from fareg._validation import InvalidInputError
 from fareg._words import HTML, JSON
 from fareg.monitoring import CoverageMonitor
 from fareg.persistence import ModelFile
-from fareg.workflow._asking import as_labels, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._roles import labelled_rows
+from fareg.workflow._stored_model import (
+    as_labels,
+    id_column,
+    label_kinds,
+    model_columns,
+    read_columns,
+)
 from fareg.workflow._table import Progress, Table, quiet
 
 
@@ -34,9 +40,9 @@ def monitor_file(
 ) -> dict[str, Any]:
     """Feed the labelled rows of a table to a watch; see :class:`fareg.CoverageMonitor`.
 
-    The state is written last, so a run that is stopped before its end changes nothing, and the same
-    rows are fed again. Rows without a label are left out with a warning: feed them, and only them,
-    when their labels are there.
+    The state is written last, so a stopped run changes nothing, and you feed the same rows again.
+    Rows without a label are left out with a warning: feed them, and only them, once they have
+    labels.
 
     Parameters
     ----------
@@ -45,7 +51,7 @@ def monitor_file(
     target : str
         Column of true labels.
     state : path of a JSON file
-        The watch goes on from there; it begins if there is no such file.
+        The watch continues from this file; a new one starts if there is none.
     when : str, default=None
         Column of times; None for the order of the rows.
     ids, trusted, sha256
@@ -59,8 +65,8 @@ def monitor_file(
     Returns
     -------
     dict
-        What ``CoverageMonitor.to_dict()`` returns, how many ``fed`` rows are new, and of how many
-        ``clusters`` (None without) one of them each was drawn.
+        What ``CoverageMonitor.to_dict()`` returns, the number of rows that were ``fed``, and the
+        number of ``clusters`` from each of which one of them was drawn (None without clusters).
     """
     for path, endings in ((state, JSON), (report, HTML)):
         if path is not None:
@@ -73,7 +79,7 @@ def monitor_file(
         new = [text for text in groups if text not in [rule.text for rule in monitor.rules]]
         if new:
             raise InvalidInputError(
-                f"the watch of {state} began without the group {new[0]}; leave it out, or begin a "
+                f"the watch in {state} began without the group {new[0]}; leave it out, or start a "
                 "new state file"
             )
     else:
@@ -81,17 +87,16 @@ def monitor_file(
     progress("reading the rows")
     with Table(data) as table:
         ids = id_column(ids, file, table)
-        told = {**kinds, **label_kinds(clf, target)}
-        noted = file.fit_notes.get("left_out", {}).items()
-        clusters = next((name for name, role in noted if role == "clusters"), None)
-        beside = [name for name in (when, ids, clusters) if name is not None]
-        frame = table.read([*told, *beside], labels=[target], kinds=told)
+        fixed = {**kinds, **label_kinds(clf, target)}
+        left_out = file.fit_notes.get("left_out", {}).items()
+        clusters = next((name for name, role in left_out if role == "clusters"), None)
+        others = [name for name in (when, ids, clusters) if name is not None]
+        frame = table.read([*fixed, *others], labels=[target], kinds=fixed)
     frame = labelled_rows(frame, target).reset_index(drop=True)
     progress("watching")
-    earlier = monitor.n_rows
+    n_before = monitor.n_rows
 
-    def own(name: str | None) -> Any:
-        """Return numbers, dates or texts."""
+    def values(name: str | None) -> Any:
         if name is None:
             return None
         is_category = isinstance(frame[name].dtype, pd.CategoricalDtype)
@@ -100,13 +105,13 @@ def monitor_file(
     monitor.update(
         frame[read_columns(file)],
         as_labels(clf, frame[target]).to_numpy(),
-        own(when),
+        values(when),
         sensitive_features=frame[list(file.beside)] if file.beside else None,
-        ids=own(ids),
-        clusters=own(clusters),
+        ids=values(ids),
+        clusters=values(clusters),
     )
     if report is not None:
         monitor.report(report)
     monitor.save(state)
-    drawn = None if clusters is None else monitor.n_rows - earlier
-    return {"fed": len(frame), "clusters": drawn, **monitor.to_dict()}
+    n_clusters = None if clusters is None else monitor.n_rows - n_before
+    return {"fed": len(frame), "clusters": n_clusters, **monitor.to_dict()}

@@ -1,4 +1,4 @@
-"""Prediction sets for tables of any size, in constant memory, on one machine or on many."""
+"""Prediction sets for tables of any size, in constant memory, on one or many machines."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from fareg._files import (
 from fareg._validation import InvalidInputError, check_count
 from fareg._words import rows
 from fareg.persistence import ModelFile
-from fareg.workflow._asking import (
-    ask,
+from fareg.workflow._stored_model import (
+    call_model,
     check_any,
     check_engine_of,
     id_column,
@@ -44,8 +44,8 @@ from fareg.workflow._table import Progress, Table, check_safe_csv, quiet, table_
 
 BATCH_ROWS = 50_000  # in memory at a time, in each process
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
-SOURCE = b"fareg_source_sha256"  # the note in a part of which rows it answers
-MARK = ".fareg-unfinished"  # a file in an unfinished folder; it holds the name of the finished one
+SOURCE = b"fareg_source_sha256"  # metadata of a written part: the digest of its input
+MARK = ".fareg-unfinished"  # file in an unfinished folder, which holds the name of the finished one
 
 
 def predict_file(
@@ -66,12 +66,12 @@ def predict_file(
     confidence_level: float | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Write the sets of every row of a table to a file, or of a folder to a folder.
+    """Write the set of every row of a table to a file, or of a folder to a folder.
 
-    A file appears whole or not at all. Each part of a folder is read, answered and written where it
-    runs. The folder ``out`` appears when all parts are there, and the same call after a run that
-    was killed goes on with the parts that are missing, or hold other rows by now. Whatever the
-    engine, the number of processes and the workers that died, the files are the same to the byte.
+    A file appears whole or not at all. Each part of a folder is read, predicted and written by one
+    process. The folder ``out`` appears once all its parts are there. After a killed run, the same
+    call continues with the parts that are missing or whose input has changed. The files are the
+    same to the byte, whatever the engine, the number of processes and the workers that died.
 
     Parameters
     ----------
@@ -84,33 +84,33 @@ def predict_file(
         Columns of ``data`` to copy next to the sets, such as an id.
     ids : str, default=None
         Column that says whose row it is, for the random number of the row; None for the one that
-        the model was fitted with, if it is here. With ids, a set is that of ``predict_set`` in
-        Python; without, equal rows are numbered within a batch.
+        the model was fitted with, if the table has it. With ids, a set is that of ``predict_set``
+        in Python; without, equal rows are numbered within a batch.
     batch_size : int, default=None
-        Rows that are in memory at a time, in each process; None for 50,000.
+        Rows in memory at a time, in each process; None for 50,000.
     engine, jobs
-        Where the parts of a folder are answered, as in :func:`fareg._engines.run_tasks`.
+        Where the parts of a folder are predicted, as in :func:`fareg._engines.run_tasks`.
     trusted, sha256
         Types that the stored estimator may hold besides those that ``fareg.load`` knows, and the
         SHA-256 that the model file must have.
     action : bool, default=False
-        Whether a column says "decide" of rows whose set holds one label, and "refer" of all others.
+        Whether to write a column that says "decide" if a set holds one label, and else "refer".
     safe_csv : bool, default=False
-        Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
-        a formula. Such texts do not read back as they were; sets, numbers and all others do.
+        Whether to put an apostrophe before each text of a CSV file that a spreadsheet might run as
+        a formula. Such texts do not read back unchanged; sets, numbers and other texts do.
     accept_drift : bool, default=False
         Whether to warn instead of refusing a table in which half of a column is empty, or holds
-        texts that fit never had or numbers outside of those in fit.
+        texts that fit did not see or numbers outside the range of those in fit.
     confidence_level : float, default=None
-        Coverage to promise in place of that of the fit; see :meth:`predict_set`.
+        Coverage to promise instead of that of the fit; see :meth:`predict_set`.
     progress : function, optional
-        Called with how many rows are answered, after each batch or part.
+        Called with the number of rows done, after each batch or part.
 
     Returns
     -------
     dict
-        ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``drift``: per column
-        the share of rows that are ``unseen`` and ``empty``. For a folder, the number of ``files``.
+        ``rows``, ``mean_size``, ``sizes`` (the number of sets of each size) and ``drift``: per
+        column the share of ``unseen`` and ``empty`` rows; and the number of ``files`` of a folder.
     """
     source = Path(data)
     check_outputs([out], inputs=[model, data])
@@ -125,56 +125,56 @@ def predict_file(
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
     with Table(source) as table:
         options = {"action": action, "confidence_level": confidence_level}
-        asked = _Asked(file, tuple(keep), id_column(ids, file, table), size, options)
+        request = _Request(file, tuple(keep), id_column(ids, file, table), size, options)
 
-        def check(told: Answered) -> None:
-            check_any(told.n, source)
-            judge(file.classifier.seen_values_, told.drift, accept=accept_drift)
+        def check(totals: Totals) -> None:
+            check_any(totals.n, source)
+            judge(file.classifier.seen_values_, totals.drift, accept=accept_drift)
 
         if source.is_dir():
-            told = _answer_folder(asked, table, target, engine, jobs, progress, check)
+            totals = _predict_folder(request, table, target, engine, jobs, progress, check)
         else:
-            told = _write(asked, table, out, progress, check=check, safe_csv=safe_csv)
+            totals = _write(request, table, out, progress, check=check, safe_csv=safe_csv)
     return {
-        "rows": told.n,
-        "mean_size": sum(size * n for size, n in told.sizes.items()) / told.n,
-        "sizes": {str(size): n for size, n in sorted(told.sizes.items())},
-        "drift": {name: strange.shares() for name, strange in told.drift.items()},
+        "rows": totals.n,
+        "mean_size": sum(size * n for size, n in totals.sizes.items()) / totals.n,
+        "sizes": {str(size): n for size, n in sorted(totals.sizes.items())},
+        "drift": {name: strange.shares() for name, strange in totals.drift.items()},
         **({"files": len(table.parts)} if source.is_dir() else {}),
     }
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is asked of the rows of a table."""
+class _Request:
+    """What to predict for the rows of a table."""
 
     model: ModelFile
     keep: tuple[str, ...]
     ids: str | None
-    size: int  # rows at a time
+    size: int  # rows per batch
     options: dict[str, Any]  # of ``predict_table``
 
     def batches(self, table: Table) -> Iterator[tuple[pd.DataFrame, Any, pd.DataFrame]]:
-        """Yield some rows at a time, their ids, and their columns that are kept."""
+        """Yield batches of rows, with their ids and the columns to keep."""
         read = dict.fromkeys([*self.keep, *filter(None, [self.ids])])
         for X, kept in table.batches(model_columns(self.model), self.size, keep=list(read)):
             ids = None if self.ids is None else ids_in(kept, self.ids)
             yield X, ids, kept[[name for name in kept if name in self.keep]]
 
     def drift(self, X: pd.DataFrame) -> Drift:
-        """Count the rows that are not like those of fit, by column."""
+        """Count the rows unlike those in fit, by column."""
         return count_strange(self.model.classifier.seen_values_, canonical(X))
 
 
 @dataclass(frozen=True)
-class Answered:
-    """How many sets of each size the rows of a table have, and how strange its columns are."""
+class Totals:
+    """The number of sets of each size, and of rows unlike those in fit."""
 
     sizes: Counter[int] = field(default_factory=Counter)
     drift: Drift = field(default_factory=dict)
 
-    def __add__(self, other: Answered) -> Answered:
-        return Answered(self.sizes + other.sizes, added(self.drift, other.drift))
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.sizes + other.sizes, added(self.drift, other.drift))
 
     @property
     def n(self) -> int:
@@ -183,85 +183,87 @@ class Answered:
 
 
 def _write(
-    asked: _Asked,
+    request: _Request,
     table: Table,
     out: AnyPath,
     progress: Progress = quiet,
     *,
-    check: Callable[[Answered], None] = lambda told: None,
+    check: Callable[[Totals], None] = lambda totals: None,
     notes: dict[bytes, str] | None = None,
     safe_csv: bool = False,
-) -> Answered:
-    """Write what is kept of rows and the answers to them, and count the sets of each size."""
-    told = Answered()
+) -> Totals:
+    """Write the kept columns and the answers for every row, and return the totals."""
+    totals = Totals()
     with table_writer(out, notes, safe_csv=safe_csv) as append, ignore_drift():
-        for X, ids, kept in asked.batches(table):
+        for X, ids, kept in request.batches(table):
             try:
-                answers = ask(asked.model, "predict_table", X, ids=ids, **asked.options)
+                answers = call_model(request.model, "predict_table", X, ids=ids, **request.options)
             except InvalidInputError as error:  # it counts the rows of this batch
-                where = f"after the first {told.n} rows of {table.source}: " if told.n else ""
+                where = f"after the first {totals.n} rows of {table.source}: " if totals.n else ""
                 raise InvalidInputError(f"{where}{error}") from error
             append(pd.concat([kept, answers.reset_index(drop=True)], axis=1))
-            told += Answered(Counter(answers["size"].tolist()), asked.drift(X))
-            progress(rows(told.n))
-        check(told)
-    return told
+            totals += Totals(Counter(answers["size"].tolist()), request.drift(X))
+            progress(rows(totals.n))
+        check(totals)
+    return totals
 
 
-def _answer_folder(
-    asked: _Asked,
+def _predict_folder(
+    request: _Request,
     table: Table,
     target: Path,
     engine: str,
     jobs: int | None,
     progress: Progress,
-    check: Callable[[Answered], None],
-) -> Answered:
-    """Answer the parts of a folder where they are, and count the sets of each size."""
-    root, told = table.source, Answered()
+    check: Callable[[Totals], None],
+) -> Totals:
+    """Write the answers for the parts of a folder in parallel, and return the totals."""
+    root, totals = table.source, Totals()
     parts = [part.relative_to(root).as_posix() for part in table.parts]
-    plan = repr((asked.model.sha256, asked.size, asked.keep, asked.ids, asked.options, parts))
+    plan = repr(
+        (request.model.sha256, request.size, request.keep, request.ids, request.options, parts)
+    )
     with _filling(target, plan.encode()) as unfinished:
-        answer = partial(_answer_part, asked=asked, root=root, out=unfinished)
-        finished = run_tasks(answer, parts, engine=engine, jobs=jobs)
+        predict = partial(_predict_part, request=request, root=root, out=unfinished)
+        finished = run_tasks(predict, parts, engine=engine, jobs=jobs)
         for folder in {(unfinished / part).parent for part in parts}:
             folder.mkdir(parents=True, exist_ok=True)
-        for found in finished:
-            told += found
-            progress(rows(told.n))
+        for part_totals in finished:
+            totals += part_totals
+            progress(rows(totals.n))
         table.check_unchanged()
-        check(told)
-    return told
+        check(totals)
+    return totals
 
 
-def _answer_part(part: str, asked: _Asked, root: Path, out: Path) -> Answered:
-    """Write the answers to a part of a folder, and count the sets of each size."""
+def _predict_part(part: str, request: _Request, root: Path, out: Path) -> Totals:
+    """Write the answers for one part of a folder, and return its totals."""
     source, target = root / part, out / part
     with Table(source, root=root) as table:
         digest = digest_of(source)
         if target.exists():  # written by a run that was stopped
-            found = pyarrow.parquet.read_table(target, columns=["size"])
-            if (found.schema.metadata or {}).get(SOURCE) == digest.encode():
-                drift = (asked.drift(X) for X, _, _ in asked.batches(table))
-                return Answered(Counter(found["size"].to_pylist()), reduce(added, drift, {}))
+            written = pyarrow.parquet.read_table(target, columns=["size"])
+            if (written.schema.metadata or {}).get(SOURCE) == digest.encode():
+                drift = (request.drift(X) for X, _, _ in request.batches(table))
+                return Totals(Counter(written["size"].to_pylist()), reduce(added, drift, {}))
             target.unlink()  # the part held other rows then
-        return _write(asked, table, target, notes={SOURCE: digest}) if table.count() else Answered()
+        return _write(request, table, target, notes={SOURCE: digest}) if table.count() else Totals()
 
 
 def _new_folder(out: AnyPath) -> Path:
     """Return the path of a folder that does not exist yet."""
     target = Path(out).absolute()
-    if os.path.lexists(target):  # a link that leads nowhere is there too
+    if os.path.lexists(target):  # also true of a broken link
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     return check_output(target)
 
 
 @contextmanager
 def _filling(target: Path, plan: bytes) -> Iterator[Path]:
-    """Yield a folder next to ``target`` to be filled; move it there at the end.
+    """Yield a folder next to ``target`` to fill; rename it to ``target`` at the end.
 
-    After an error it stays if there is a finished part in it, and a call with the same plan goes on
-    there. A finished call removes what calls with other plans left of the same target.
+    After an error it stays if it holds a finished part, and a call with the same plan continues
+    there. A finished call removes the leftovers of other plans for the same target.
     """
     unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
     mark = unfinished / MARK
@@ -280,16 +282,15 @@ def _filling(target: Path, plan: bytes) -> Iterator[Path]:
             shutil.rmtree(unfinished, ignore_errors=True)
         raise
     note_written(target)
-    # any other folder is somebody else's
+    # only folders with our name and our mark are ours to remove
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.partial")
-    ours = os.fsencode(target.name)
-    for folder in [own for own in target.parent.iterdir() if name.fullmatch(own.name)]:
-        if (folder / MARK).is_file() and (folder / MARK).read_bytes() == ours:
+    for folder in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        if (folder / MARK).is_file() and (folder / MARK).read_bytes() == os.fsencode(target.name):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_kept(keep: Sequence[str], action: bool) -> None:
-    """Refuse to keep columns that would have the name of an answer, or to keep one twice."""
+    """Refuse to keep a column twice, or one named like a column of the answers."""
     if isinstance(keep, str):
         raise InvalidInputError(
             f"keep must be a list of column names, got {keep!r}; use [{keep!r}]"

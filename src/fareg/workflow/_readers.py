@@ -1,4 +1,4 @@
-"""Files of rows: CSV, in which every line is checked, and Parquet, one file or a folder."""
+"""Files of rows: CSV, with a check of every line, and Parquet, one file or a folder."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from fareg._validation import InvalidInputError
 from fareg._words import CSV, PARQUET, TABLE, first_line, repeated, shown
 
 SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
-LONGEST = 2**31 - 1  # characters of a value; Python's csv refuses more than 131,072 by itself
-CHUNK = 1 << 11  # rows of a CSV file that are texts of Python at a time
+LONGEST = 2**31 - 1  # characters of a value; Python's csv refuses more than 131,072 by default
+CHUNK = 1 << 11  # rows of a CSV file that are Python strings at a time
 TEXT = pyarrow.large_string()
-NO_MEMORY = ("out of memory", "Failed to launch worker thread")  # as pandas and Arrow say it
+NO_MEMORY = ("out of memory", "Failed to launch worker thread")  # messages of pandas and Arrow
 
 
 class CsvFile:
-    """A CSV file whose first line names the columns; all that is read comes from one opening.
+    """A CSV file whose first line names the columns; it is opened once.
 
-    Of comma, semicolon and tab, the sign that cuts the first line into most names separates them.
-    Python's csv reads it: the readers of pyarrow do not know the number of a line that is too
-    short, and read on where a quotation mark is not closed.
+    The separator is the one of comma, semicolon and tab that cuts the first line into most names.
+    Python's csv reads the file: pyarrow's readers do not say which line is too short, and read on
+    after a quotation mark that is not closed.
     """
 
     def __init__(self, source: Path) -> None:
         self.source = source
-        self.file = opened_text(source, "rt", "utf-8-sig")  # perhaps with a byte order mark
+        self.file = opened_text(source, "rt", "utf-8-sig")  # there may be a byte order mark
         self._limit = csv.field_size_limit(LONGEST)
         try:
             heads = {sign: self._head(sign) for sign in SEPARATORS}
@@ -50,14 +50,14 @@ class CsvFile:
                     f"{source} names {len(names)} columns in its first line, but the next line has "
                     f"{len(first)} values; name every column"
                 )
-            # A column without a name is called what pandas calls it.
+            # A column without a name gets the name that pandas gives it.
             self.names = [name or f"Unnamed: {position}" for position, name in enumerate(names)]
             self.n_values = len(first)  # more than names if lines end in separators
             check_unique(self.names, source)
         except BaseException:
             self.close()
             raise
-        self.texts = self.names  # columns whose values are written as text
+        self.texts = self.names  # columns that are stored as text
 
     def close(self) -> None:
         """Close the file."""
@@ -65,13 +65,13 @@ class CsvFile:
         self.file.close()
 
     def _head(self, separator: str) -> tuple[list[str], list[str]]:
-        """Return the values in the first line of a file, and those in the next one with any."""
+        """Return the values of the first line, and those of the next line that is not empty."""
         self.file.seek(0)
         lines = csv.reader(self.file, delimiter=separator)
         return next(lines, []), next(filter(None, lines), [])
 
     def count(self) -> int:
-        """Count the rows, after a check of their lines."""
+        """Count the rows and check their lines."""
         with reading(self.source):
             return sum(1 for _ in self._rows())
 
@@ -80,35 +80,35 @@ class CsvFile:
         places, start = [self.names.index(name) for name in columns], 0
         with reading(self.source):
             lines = self._rows()
-            while some := list(islice(lines, min(size, CHUNK))):
-                low, high = start, start + len(some)
+            while chunk := list(islice(lines, min(size, CHUNK))):
+                low, high = start, start + len(chunk)
                 start = high
                 if rows is not None:
-                    own = rows[slice(*np.searchsorted(rows, [low, high]))] - low
-                    some = [some[row] for row in own]
-                values = list(zip(*some, strict=True)) or [()] * len(self.names)
+                    wanted = rows[slice(*np.searchsorted(rows, [low, high]))] - low
+                    chunk = [chunk[row] for row in wanted]
+                values = list(zip(*chunk, strict=True)) or [()] * len(self.names)
                 texts = [pyarrow.array(values[place], TEXT) for place in places]
                 yield pyarrow.table(texts, names=columns)
 
     def _rows(self) -> Iterator[list[str]]:
-        """Yield the values of each row; one in quotation marks may hold line breaks.
+        """Yield the values of each row; a value in quotation marks may hold line breaks.
 
-        Lines of blanks are left out, and empty values behind the last column.
+        Blank lines are skipped, and so are empty values after the last column.
         """
-        last, is_over = "", False
+        last, at_end = "", False
 
         def lines() -> Iterator[str]:
-            nonlocal last, is_over
+            nonlocal last, at_end
             for line in self.file:
                 last = line
                 yield line
-            is_over = True
+            at_end = True
 
         self.file.seek(0)
         reader, n, number = csv.reader(lines(), delimiter=self.separator), len(self.names), 0
         for values in reader:
             number, before = reader.line_num, number
-            if is_over:  # only a value that is still open asks for another line
+            if at_end:  # only an open quotation mark lets csv ask for another line
                 raise InvalidInputError(
                     f"{self.source} has a quotation mark in line {before + 1} that is not closed; "
                     "close or remove it, or write the file again if its end is missing"
@@ -118,11 +118,11 @@ class CsvFile:
             if n < len(values) <= self.n_values and not any(values[n:]):
                 values = values[:n]
             if len(values) != n:
-                raise InvalidInputError(self._strange(len(values), before + 1, last))
+                raise InvalidInputError(self._wrong_length(len(values), before + 1, last))
             yield values
 
-    def _strange(self, n: int, number: int, last: str) -> str:
-        """Say that a line has too few or too many values."""
+    def _wrong_length(self, n: int, number: int, last: str) -> str:
+        """Return an error for a line with too few or too many values."""
         if n > len(self.names):
             fix = "repair that line, or put values that hold a separator in quotation marks"
         elif last.endswith(("\n", "\r")):
@@ -134,13 +134,13 @@ class CsvFile:
 
 
 class ParquetFiles:
-    """Parquet files; folders named ``name=value`` between a root and a file are columns of text."""
+    """Parquet files; a folder ``name=value`` between the root and a file is a column of text."""
 
     def __init__(self, parts: list[Path], root: Path | None) -> None:
         folders = [] if root is None else [part.relative_to(root).parent.parts for part in parts]
-        steps = (step for some in folders for step in some if "=" in step)
+        steps = (step for folder in folders for step in folder if "=" in step)
         self.texts = list(dict.fromkeys(unquote(step.partition("=")[0]) for step in steps))
-        # Arrow would keep all that it has buffered in memory.
+        # With pre_buffer, Arrow would keep everything it has buffered in memory.
         options = dataset.ParquetFragmentScanOptions(pre_buffer=False)
         with reading(parts[0]):
             files = dataset.dataset(
@@ -155,10 +155,10 @@ class ParquetFiles:
         self.names = list(dict.fromkeys([*self._schema(self.fragments[0]).names, *self.texts]))
 
     def close(self) -> None:
-        """Do nothing: Arrow opens a file when it reads it."""
+        """Do nothing: Arrow opens a file only while it reads it."""
 
     def count(self) -> int:
-        """Count the rows, by what the files say of themselves."""
+        """Count the rows, as the files' metadata say."""
         return sum(map(self._count, self.fragments))
 
     def tables(self, columns: list[str], size: int, rows: Any = None) -> Iterator[Any]:
@@ -167,18 +167,18 @@ class ParquetFiles:
         for fragment in self.fragments:
             schema, n = self._schema(fragment), 0 if rows is None else self._count(fragment)
             check_columns(columns, schema.names, fragment.path)
-            wanted = {name: dataset.field(name) for name in columns}
+            fields = {name: dataset.field(name) for name in columns}
             with reading(Path(fragment.path)):
                 if rows is None:
                     scan = fragment.scanner(
-                        schema=schema, columns=wanted, batch_size=size, batch_readahead=0
+                        schema=schema, columns=fields, batch_size=size, batch_readahead=0
                     )
                     for batch in scan.to_batches():
                         yield pyarrow.Table.from_batches([batch])
                     continue
                 low, high = np.searchsorted(rows, [first, first + n])
                 if low < high:
-                    scan = fragment.scanner(schema=schema, columns=wanted)
+                    scan = fragment.scanner(schema=schema, columns=fields)
                     yield scan.take(pyarrow.array(rows[low:high] - first))
                 first += n
 
@@ -187,23 +187,23 @@ class ParquetFiles:
             return int(fragment.count_rows())
 
     def _schema(self, fragment: Any) -> Any:
-        """Return the columns of a part, apart from an index that pandas stored in it."""
+        """Return the columns of a part, without an index that pandas stored in it."""
         with reading(Path(fragment.path)):
             stored = fragment.physical_schema
         index = (stored.pandas_metadata or {}).get("index_columns", [])
         fields = [field for field in stored if field.name not in index]
         check_unique([field.name for field in fields], fragment.path)
-        given = list(dataset.get_partition_keys(fragment.partition_expression))
-        if twice := [field.name for field in fields if field.name in given]:
+        from_folders = list(dataset.get_partition_keys(fragment.partition_expression))
+        if twice := [field.name for field in fields if field.name in from_folders]:
             raise InvalidInputError(
                 f"column {twice[0]} stands both in {fragment.path} and in the name of its folder; "
                 "rename the folder, or leave the column out of the files"
             )
-        return pyarrow.schema([*fields, *((name, TEXT) for name in given)])
+        return pyarrow.schema([*fields, *((name, TEXT) for name in from_folders)])
 
 
 def sized(tables: Iterator[Any], size: int) -> Iterator[Any]:
-    """Yield Arrow tables of so many rows, and a last one of fewer."""
+    """Yield Arrow tables of ``size`` rows, and a last one of fewer."""
     held: list[Any] = []
     for table in tables:
         held.append(table)
@@ -216,7 +216,7 @@ def sized(tables: Iterator[Any], size: int) -> Iterator[Any]:
 
 
 def joined(tables: list[Any]) -> Any:
-    """Return Arrow tables as one; what was coded may be plain text in others."""
+    """Return Arrow tables as one; a column may be dictionary-coded in some of them only."""
 
     def plain(table: Any) -> Any:
         for place, field in enumerate(table.schema):
@@ -235,14 +235,14 @@ def check_unique(names: list[str], source: Any) -> None:
 
 
 def opened_text(path: Path, mode: str, encoding: str = "utf-8", *, like: Any = None) -> Any:
-    """Open a text file, packed by gzip if its name, or another ``like`` it, says so."""
+    """Open a text file, with gzip if its name, or that of ``like`` if given, ends in .gz."""
     is_packed = Path(like or path).name.lower().endswith(".gz")
     opened: Any = gzip.open if is_packed else open
     return opened(path, mode, encoding=encoding, newline="")
 
 
 def is_parquet(path: Any) -> bool:
-    """Tell Parquet from CSV by the name of the file; a folder is one of Parquet files."""
+    """Return whether a path means Parquet, by its ending, or CSV; folders hold Parquet files."""
     name = Path(path).name.lower()
     if name.endswith(PARQUET) or Path(path).is_dir():
         return True
@@ -253,7 +253,7 @@ def is_parquet(path: Any) -> bool:
 
 @contextmanager
 def reading(source: Path) -> Iterator[None]:
-    """Turn what readers say about damaged files into one sentence."""
+    """Turn readers' errors about damaged files into one sentence."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -269,7 +269,7 @@ def reading(source: Path) -> Iterator[None]:
             raise MemoryError from error
         reason = first_line(error).rstrip(".")
         raise InvalidInputError(
-            f"{source} cannot be read as Parquet, it is damaged or in another format ({reason}); "
+            f"{source} cannot be read as Parquet: it is damaged or in another format ({reason}); "
             "write it again, or name it after its format"
             if is_parquet(source)
             else f"{source} cannot be read as CSV ({reason}); save it again as CSV in UTF-8"

@@ -1,4 +1,4 @@
-"""What each column of a table is for, and what looks wrong about labels, clusters and ids."""
+"""The roles of a table's columns, and checks of labels, clusters and ids."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fareg.workflow._labels import LARGEST_INT, label_texts
 from fareg.workflow._values import column_kinds
 
 MIN_ROWS = 20
-MIN_CLUSTERS = 3  # each is in one part of the split
-MANY_VALUES = 20  # more whole numbers than these look like amounts
-ROWS_PER_NUMBER = 10  # such numbers are refused if each repeats more rarely than this
-RARE = 10  # training rows below which a class is hardly learned
+MIN_CLUSTERS = 3  # one for each part of the split
+MANY_VALUES = 20  # more whole numbers than this look like amounts
+ROWS_PER_NUMBER = 10  # such numbers are refused if each has fewer rows than this on average
+RARE = 10  # a class with fewer training rows is hardly learned
 SHOWN = 5
 CHOOSE = "choose a column of classes, or group its values"
 MIN_VALUES = 20
-MAX_ROWS_PER_VALUE = 10  # on average; what repeats more often is a category
-NEARLY_ALL = 0.9  # share of different texts from which hardly any repeats
+MAX_ROWS_PER_VALUE = 10  # on average; values that repeat more often are categories
+NEARLY_ALL = 0.9  # share of distinct texts above which texts hardly repeat
 WORDS = "ids?|uid|uuid|guid|nbr|ssn|mrn|patient|person|people|customer|client|user|student|who"
 ID_WORD = re.compile(rf"(?<![a-z])({WORDS})(?![a-z])")
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # where words meet in patientId
@@ -35,93 +35,96 @@ DATE = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are for."""
+    """The role of each column of a table."""
 
     target: str
     features: list[str]  # what the model reads
     sensitive: list[str] | None  # may define a group; None if all features and others may
     others: list[str]  # may define a group, and the model does not read them
-    aside: dict[str, str]  # all others, which are "clusters", "ids", "dropped" or "id"
-    ids: str | None = None  # tells whose row it is
+    left_out: dict[str, str]  # the remaining columns: "clusters", "ids", "dropped" or "id"
+    ids: str | None = None  # says whose row it is
 
     @property
     def columns(self) -> list[str]:
-        """What a prediction needs: the features, and what else may define a group."""
+        """The columns that a prediction needs: features, and others that may define a group."""
         return [*self.features, *self.others]
 
     def notes(self) -> dict[str, Any]:
         """Return what a model file remembers next to its columns."""
-        told = {"not_features": self.others, "left_out": self.aside, "ids": self.ids}
-        return {name: value for name, value in told.items() if value}
+        found = {"not_features": self.others, "left_out": self.left_out, "ids": self.ids}
+        return {name: value for name, value in found.items() if value}
 
 
 @dataclass(frozen=True)
-class AskedRoles:
-    """The columns that a user names for something, as in :func:`fareg.workflow.fit_file`."""
+class RequestedRoles:
+    """The roles that a user names; the fields are those of :func:`fareg.workflow.fit_file`."""
 
     target: str
     sensitive: Sequence[str] | None = None
     features: Sequence[str] | None = None
     not_features: Sequence[str] = ()
-    drop: Sequence[str] = ()  # also columns that the table no longer has
+    drop: Sequence[str] = ()  # the table may lack them
     clusters: str | None = None
     ids: str | None = None  # may be the column of clusters too
     source: str = "the table"  # its name in errors
 
 
 def assign_roles(
-    frame: pd.DataFrame, asked: AskedRoles, probabilities: Sequence[str] = ()
+    frame: pd.DataFrame, requested: RequestedRoles, probabilities: Sequence[str] = ()
 ) -> Roles:
-    """Return the roles of all columns of a table, after checks that they do not contradict.
+    """Return the roles of all columns of a table; refuse roles that contradict each other.
 
-    ``probabilities`` are columns of class probabilities: all that the model reads, and no groups.
+    ``probabilities`` are columns of class probabilities: the model reads only these, and they
+    define no groups.
 
     >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
-    >>> roles = assign_roles(frame, AskedRoles("y", not_features=["sex"]))
+    >>> roles = assign_roles(frame, RequestedRoles("y", not_features=["sex"]))
     >>> roles.features, roles.others
     (['age'], ['sex'])
     """
-    target, features, sensitive = asked.target, asked.features, asked.sensitive
-    unread, ids = asked.not_features, None if asked.ids == asked.clusters else asked.ids
+    target, features, sensitive = requested.target, requested.features, requested.sensitive
+    clusters, unread = requested.clusters, requested.not_features
+    ids = None if requested.ids == clusters else requested.ids
     used = {"a feature": features or (), "not a feature": unread, "sensitive": sensitive or ()}
-    given: dict[str, Sequence[str]] = {
+    by_role: dict[str, Sequence[str]] = {
         "the target": [target],
-        "the column of clusters": [*filter(None, [asked.clusters])],
+        "the column of clusters": [*filter(None, [clusters])],
         "the column of ids": [*filter(None, [ids])],
-        "dropped": asked.drop,
+        "dropped": requested.drop,
         "a probability": probabilities,
         **used,
     }
     names = [str(name) for name in frame.columns]
-    for wanted in given.values():
-        check_columns(list(wanted), [*names, *asked.drop], asked.source)
-    for first, second in combinations(given, 2):  # a sensitive column may be a feature or not
-        both = [name for name in given[first] if name in given[second]]
+    for columns in by_role.values():
+        check_columns(list(columns), [*names, *requested.drop], requested.source)
+    for first, second in combinations(by_role, 2):  # a sensitive column may be a feature or not
+        both = [name for name in by_role[first] if name in by_role[second]]
         if both and (second != "sensitive" or first not in used):
             raise InvalidInputError(
                 f"column {both[0]} cannot be both {first} and {second}; name it once"
             )
-    aside = dict.fromkeys(given["the column of clusters"], "clusters")
-    aside |= dict.fromkeys(given["the column of ids"], "ids")
-    aside |= dict.fromkeys(asked.drop, "dropped")
-    free = [name for name in names if name not in {target, *aside, *probabilities}]
-    named = {name for some in used.values() for name in some}
-    # An id does harm only where all columns that nobody names are used.
+    left_out = dict.fromkeys(by_role["the column of clusters"], "clusters")
+    left_out |= dict.fromkeys(by_role["the column of ids"], "ids")
+    left_out |= dict.fromkeys(requested.drop, "dropped")
+    free = [name for name in names if name not in {target, *left_out, *probabilities}]
+    named = {name for columns in used.values() for name in columns}
+    # An id does harm only if the columns without a named role are used.
     if sensitive is None or (features is None and not probabilities):
         others = [name for name in free if name in named] or probabilities
         unnamed = [name for name in free if name not in named]
-        alone = ids_aside(frame[unnamed], "neither train the model nor define groups", others)
-        aside |= dict.fromkeys(alone, "id")
-        free = [name for name in free if name not in alone]
+        found = id_columns(frame[unnamed], "neither train the model nor define groups", others)
+        left_out |= dict.fromkeys(found, "id")
+        free = [name for name in free if name not in found]
     reads = [name for name in free if name not in unread] if features is None else features
     reads = probabilities or reads
     if not reads or (probabilities and not free):
-        what, beside = "the model could read beside", ""
+        use, besides, fix = "the model could read", "", "leave out fewer"
         if probabilities:
-            what, beside = "could define a group beside", "the probabilities and "
-        fix = "add columns that say who the rows are about" if probabilities else "leave out fewer"
+            use, besides = "could define a group", "the probabilities and "
+            fix = "add columns that describe the people"
         raise InvalidInputError(
-            f"{asked.source} has no column left that {what} {beside}the target {target}; {fix}"
+            f"{requested.source} has no column left that {use} besides {besides}the target "
+            f"{target}; {fix}"
         )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
     groups = free if limited is None else limited
@@ -129,23 +132,23 @@ def assign_roles(
     if note := id_note(frame, unnamed):
         warn(note, LooksLikeIdWarning)
     others = [name for name in free if name in groups and name not in reads]
-    return Roles(target, list(dict.fromkeys(reads)), limited, others, aside, asked.ids)
+    return Roles(target, list(dict.fromkeys(reads)), limited, others, left_out, requested.ids)
 
 
-def ids_aside(frame: pd.DataFrame, effect: str, others: Sequence[str] = ()) -> list[str]:
+def id_columns(frame: pd.DataFrame, effect: str, others: Sequence[str] = ()) -> list[str]:
     """Return the columns that are ids, with a warning, unless no other column would be left."""
-    alone = [str(name) for name, column in frame.items() if is_id(column)]
-    if not alone or (len(alone) == frame.shape[1] and not others):
+    found = [str(name) for name, column in frame.items() if is_id(column)]
+    if not found or (len(found) == frame.shape[1] and not others):
         return []
     warn(
-        f"{', '.join(alone)}: different in every row, taken as ids that {effect}; name them as "
-        "sensitive if they are not"
+        f"{', '.join(found)}: different in every row, so taken as ids, which {effect}; name them "
+        "as sensitive if they are no ids"
     )
-    return alone
+    return found
 
 
 def is_id(column: pd.Series) -> bool:
-    """Tell whether a column of text or whole numbers differs in every row.
+    """Return whether a column of text or whole numbers differs in every row.
 
     >>> is_id(pd.Series([7, 8, 9])), is_id(pd.Series([7, 8, 8])), is_id(pd.Series([0.1, 0.2]))
     (True, False, False)
@@ -159,16 +162,15 @@ class LooksLikeIdWarning(FaregWarning):
 
 
 def id_note(frame: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """Return a note about those of the columns that look like ids, None if none does.
+    """Return a note about the columns that look like ids, None if there are none.
 
-    Such a column holds text or whole numbers that are not all different, each in ten rows or fewer
-    on average, and its name says so (``patient_nbr``, ``id``), or it holds texts that hardly
-    repeat. Dates are not ids.
+    Such a column holds text or whole numbers, each in ten rows or fewer on average. Its name is
+    that of an id (``patient_nbr``, ``id``), or its texts hardly repeat. Dates are not ids.
     """
     found = {name: why for name in names if (why := _why_id(frame, name)) is not None}
-    told = "; ".join(f"{quoted(name)} ({why})" for name, why in found.items())
+    listed = "; ".join(f"{quoted(name)} ({why})" for name, why in found.items())
     note = (
-        f"what looks like an id is used like any other column: {told}; if rows that share one "
+        f"what looks like an id is used like any other column: {listed}; if rows with the same id "
         "belong together, name it as clusters, else leave it out"
     )
     return note if found else None
@@ -199,7 +201,7 @@ def _is_whole(column: pd.Series) -> bool:
 
 
 def labelled_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Return the rows that have a label; a warning names the others."""
+    """Return the rows that have a label; a warning counts the others."""
     missing = frame[target].isna()
     check_missing(int(missing.sum()), len(frame), target)
     return frame[~missing] if missing.any() else frame
@@ -217,8 +219,11 @@ def check_missing(n_missing: int, n_rows: int, target: str) -> None:
 
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
-    """Return labels, after checks that they are labels; a model that is given knows its classes."""
-    target = target.infer_objects()  # booleans among which there were gaps are objects
+    """Return the labels of a target; refuse one that holds amounts, dates or too little.
+
+    A given model (``has_model``) knows its classes, so they may be many.
+    """
+    target = target.infer_objects()  # booleans among missing values are objects
     kind = column_kinds(target.to_frame())[str(target.name)]
     distinct, n = target.nunique(), len(target)
     many = not has_model and distinct > MANY_VALUES
@@ -236,7 +241,7 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
     elif kind == "number" and many and n < ROWS_PER_NUMBER * distinct:
         wrong = (
             f"has {distinct} different numbers in {n} rows, which looks like an amount; group its "
-            f"values, or write them as text (such as c{target.iloc[0]:.0f}) if they are classes"
+            f"values, or write classes as text (such as c{target.iloc[0]:.0f})"
         )
     if wrong:
         raise InvalidInputError(f"the target {target.name} {wrong}")
@@ -251,13 +256,13 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
         )
     if kind == "number" or target.dtype.kind == "b":
         return target.to_numpy()
-    # Each class is turned into text once, and not each row.
+    # Convert each class to text once, instead of each row.
     codes, labels = pd.factorize(target)
     return np.asarray(labels.astype(str), dtype=object)[codes]
 
 
 def check_clusters(column: pd.Series) -> IntArray:
-    """Return the number of each row's cluster, after checks that no id is missing or all alone."""
+    """Return the cluster number of each row; refuse missing ids and too few different ones."""
     n_missing = int(column.isna().sum())
     if n_missing:
         raise InvalidInputError(
@@ -275,26 +280,26 @@ def check_clusters(column: pd.Series) -> IntArray:
 
 
 def check_training_labels(y_train: Any, y: Any) -> None:
-    """Refuse training rows of a single class; warn of classes that they hold rarely or not at all.
+    """Refuse training rows of a single class; warn of classes that are rare among them or missing.
 
-    ``y`` are the labels of all rows, to train, to calibrate and to test.
+    ``y`` holds the labels of all rows: training, calibration and test.
     """
     total = pd.Series(label_texts(y)).value_counts()
     trained = pd.Series(label_texts(y_train)).value_counts().reindex(total.index, fill_value=0)
     none, few = _listed(total[trained == 0]), _listed(trained[(trained > 0) & (trained < RARE)])
     if (trained > 0).sum() < 2:
         raise InvalidInputError(
-            f"the training rows hold one class only ({trained.idxmax()}); give more rows of {none}"
+            f"the training rows have one class only ({trained.idxmax()}); give more rows of {none}"
         )
     if none:
         warn(
             f"labels without a training row, which no set can contain: {none}; their rows count "
-            "as not covered: give more of them, or join these classes with others"
+            "as not covered: give more of them, or merge these classes with others"
         )
     if few:
         warn(
             f"labels with few training rows, which sets may rarely contain: {few}; the promise is "
-            "about all rows together, so look at the coverage of these labels"
+            "for all rows together, so look at the coverage of these labels"
         )
 
 
@@ -305,7 +310,7 @@ def _listed(counts: pd.Series) -> str:
 
 
 def warn_of_leak(X: pd.DataFrame, y: Any, accuracy: float) -> None:
-    """Warn when the model is right on all test rows, with the columns that give the label away."""
+    """Warn if the model is right on all test rows, and name columns that give the label away."""
     if percent(accuracy) != percent(1.0):
         return
     labels = pd.Series(pd.factorize(np.asarray(y))[0])
@@ -318,5 +323,5 @@ def warn_of_leak(X: pd.DataFrame, y: Any, accuracy: float) -> None:
     hint = f"such as {', '.join(telling[:SHOWN])}, " if telling else ""
     warn(
         f"the model is right on 100.0% of the {len(labels)} test rows; leave out columns that are "
-        f"known only once the label is, {hint}unless the task is that easy"
+        f"known only once the label is known, {hint}unless the task is that easy"
     )

@@ -1,4 +1,4 @@
-"""A table in a file or a folder: opened once, read whole, by a sample or in batches."""
+"""A table in a file or a folder: opened once, and read whole, as a sample or in batches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from fareg.workflow._values import as_kinds, values_of
 
 BATCH = 1 << 16  # rows that are decoded at a time
 MAX_ROWS = 1_000_000
-RUN_BY_SPREADSHEETS = tuple("=+-@\t\r\n")  # a cell that begins so may be run as a formula
+RUN_BY_SPREADSHEETS = tuple("=+-@\t\r\n")  # a cell that starts with these may run as a formula
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-Progress = Callable[[str], None]  # called with each stage of the work when it begins
+Progress = Callable[[str], None]  # called with the name of each stage when it begins
 
 
 def quiet(stage: str) -> None:
@@ -42,9 +42,9 @@ def quiet(stage: str) -> None:
 class Table:
     """A CSV or Parquet file, or a folder of Parquet files, whose folders may name columns.
 
-    It is opened once, in a ``with`` block, and must stay as it is until the block ends. Texts of a
-    CSV file and in names of folders become values in :func:`values_of`, and nowhere else. Rows are
-    numbered from 0, in a folder through its parts in their order.
+    It is opened once, in a ``with`` block, and must not change until the block ends. Texts of CSV
+    files and of folder names become values in :func:`values_of` only. Rows are numbered from 0, in
+    a folder across its parts in order.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Table:
 
     @contextmanager
     def _steady(self) -> Iterator[None]:
-        """Refuse a file or folder that changes, also if it cannot be read because of that."""
+        """Refuse a file or folder that changes in the block, even if that made reading fail."""
         try:
             yield
         except InvalidInputError:
@@ -106,11 +106,11 @@ class Table:
         max_rows: int | None = None,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return the rows, or an exact sample of them; texts are categories.
+        """Return the rows, or an exact random sample of them; texts are categories.
 
-        ``kinds`` fixes what columns hold; the texts of ``labels`` stay texts. If there are more
-        than ``max_rows``, as many are drawn without replacement, and every set of so many rows is
-        equally probable. The index numbers the rows.
+        ``kinds`` fixes the kinds of columns; texts of ``labels`` stay texts. If the table has more
+        than ``max_rows`` rows, this many are drawn without replacement, all sets of rows with the
+        same probability. The index holds the numbers of the rows.
         """
         wanted = self.names if columns is None else list(dict.fromkeys(columns))
         self.check_columns(wanted)
@@ -128,7 +128,7 @@ class Table:
         n = self.count()
         if n <= check_count("max_rows", max_rows):
             return None
-        warn(f"{self.source} has {n} rows, of which {max_rows} were drawn at random")
+        warn(f"{self.source} has {n} rows: {max_rows} were drawn at random and are used")
         return draw_rows(n, max_rows, check_count("seed", seed, minimum=0))
 
     def batches(
@@ -139,9 +139,9 @@ class Table:
         keep: Sequence[str] = (),
         labels: Sequence[str] = (),
     ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-        """Yield so many rows at a time: the columns ``kinds``, and those to ``keep`` as they are.
+        """Yield ``size`` rows at a time: the columns ``kinds``, and those to ``keep`` unchanged.
 
-        With its kind, a value has one form, whichever rows come with it.
+        The kind gives a value the same form, whichever rows come with it.
         """
         wanted = list(dict.fromkeys([*kinds, *keep]))
         self.check_columns(wanted)
@@ -153,7 +153,7 @@ class Table:
                     if self.is_csv
                     else pd.array(batch[name], dtype=pd.ArrowDtype(batch[name].type))
                     for name in keep
-                    if self.is_csv or name not in self._file.texts  # the folder says it
+                    if self.is_csv or name not in self._file.texts  # a folder name holds it
                 }
                 copied = pd.DataFrame(kept, index=range(len(batch)))
                 yield as_kinds(frame, kinds, str(self.source)), copied
@@ -169,8 +169,8 @@ class Table:
     ) -> None:
         """Write rows, by their numbers in order, to a file whose ending says the format.
 
-        In the format of the source they stay as they stand. From CSV to Parquet, columns have the
-        types in which :meth:`read` reads them; CSV keeps no types.
+        In the format of the source, values are copied unchanged. From CSV to Parquet, columns get
+        the types that :meth:`read` gives them; CSV keeps no types.
         """
         with self._steady():
             table = self._table(self.names, np.sort(np.asarray(rows)))
@@ -200,25 +200,24 @@ class Table:
     def _frame(
         self, table: Any, labels: Sequence[str], kinds: Mapping[str, str], *, coded: bool = False
     ) -> pd.DataFrame:
-        """Return an Arrow table as a frame, its written texts as what they spell."""
+        """Return an Arrow table as a frame; columns stored as text get their real types."""
         names = table.column_names
-        written = {
+        parsed = {
             name: values_of(table[name], name, kinds.get(name), label=name in labels)
             for name in names
             if name in self._file.texts
         }
-        if len(written) == len(names):
-            return pd.DataFrame(written)
-        # Each column is freed as soon as it is converted.
+        if len(parsed) == len(names):
+            return pd.DataFrame(parsed)
+        # These options free each column as soon as it is converted.
         options = {"date_as_object": False, "split_blocks": True, "self_destruct": True}
-        stored = table.select([name for name in names if name not in written])
+        stored = table.select([name for name in names if name not in parsed])
         frame = stored.to_pandas(strings_to_categorical=coded, **options)
-        texts = [name for name in labels if name in frame and frame[name].dtype == "category"]
-        if not written and not texts:
+        categories = [name for name in labels if name in frame and frame[name].dtype == "category"]
+        if not parsed and not categories:
             return frame
-        return frame.assign(**written, **{name: frame[name].astype(object) for name in texts})[
-            names
-        ]
+        texts = {name: frame[name].astype(object) for name in categories}
+        return frame.assign(**parsed, **texts)[names]
 
 
 def read_table(path: AnyPath, **options: Any) -> pd.DataFrame:
@@ -230,15 +229,15 @@ def read_table(path: AnyPath, **options: Any) -> pd.DataFrame:
 def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
     """Return the sorted numbers of rows drawn uniformly without replacement, in O(n_wanted) memory.
 
-    Rows are drawn with replacement until enough of them are distinct. No row is treated unlike
-    another, so every set of ``n_wanted`` rows is equally probable.
+    Rows are drawn with replacement until enough of them are distinct. All rows are treated alike,
+    so every set of ``n_wanted`` rows is equally probable.
 
     >>> draw_rows(10, 4, seed=0).tolist()
     [2, 5, 6, 8]
     """
     if n_wanted >= n_rows:
         return np.arange(n_rows, dtype=np.int64)
-    if n_wanted > n_rows / 2:  # the few rows that stay out are drawn faster
+    if n_wanted > n_rows / 2:  # it is faster to draw the rows that are left out
         return np.setdiff1d(np.arange(n_rows), draw_rows(n_rows, n_rows - n_wanted, seed), True)
     rng = np.random.default_rng(seed)
     drawn = np.empty(0, dtype=np.int64)
@@ -250,7 +249,7 @@ def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
 def folder_parts(folder: Path) -> list[Path]:
     """Return the Parquet files in a folder and below it, in order.
 
-    Names that begin with a dot or an underscore are skipped: by custom, such files hold no rows.
+    Names that start with a dot or an underscore are skipped: by custom, such files hold no rows.
     """
     parts = [
         path
@@ -267,20 +266,20 @@ def folder_parts(folder: Path) -> list[Path]:
 
 
 def _stamp(source: Path) -> dict[Path, tuple[int, int, int]]:
-    """Note inode, size and time of change of a file, or of each file of a folder."""
+    """Return inode, size and time of change of a file, or of each file of a folder."""
     files = folder_parts(source) if source.is_dir() else [source]
-    stats = [(file, file.stat()) for file in files if file.exists()]
-    return {file: (own.st_ino, own.st_size, own.st_mtime_ns) for file, own in stats}
+    stats = {file: file.stat() for file in files if file.exists()}
+    return {file: (s.st_ino, s.st_size, s.st_mtime_ns) for file, s in stats.items()}
 
 
 @contextmanager
 def table_writer(
     path: AnyPath, notes: Mapping[bytes, str] | None = None, *, safe_csv: bool = False
 ) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Yield a function that appends frames to a file which appears when all is written.
+    """Yield a function that appends frames to a file; the file appears once all is written.
 
-    A Parquet file holds the ``notes`` too, as its metadata. With ``safe_csv``, no cell of a CSV
-    file is a formula.
+    The ``notes`` become metadata of a Parquet file. With ``safe_csv``, no cell of a CSV file is a
+    formula.
     """
     check_safe_csv(path, safe_csv)
     as_parquet, writer = is_parquet(check_output(path)), None
@@ -294,8 +293,8 @@ def table_writer(
                 frame.to_csv(file, index=False, header=file.tell() == 0)
                 return
             table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-            table = table.replace_schema_metadata(notes)  # pandas cannot read all that it notes
-            if writer is None:  # the first frame tells the types of all
+            table = table.replace_schema_metadata(notes)  # pandas cannot read all of its metadata
+            if writer is None:  # the first frame decides the types
                 opened = pyarrow.parquet.ParquetWriter(temporary, table.schema)
                 writer = stack.enter_context(opened)
             writer.write_table(table.cast(writer.schema))
@@ -304,7 +303,7 @@ def table_writer(
 
 
 def check_safe_csv(path: AnyPath | None, safe_csv: bool) -> None:
-    """Refuse safe cells of a file in which no spreadsheet looks for formulas."""
+    """Refuse safe cells without a CSV file to write."""
     if safe_csv and (path is None or Path(path).name.lower().endswith(PARQUET)):
         got = "none" if path is None else path
         raise InvalidInputError(
@@ -314,9 +313,9 @@ def check_safe_csv(path: AnyPath | None, safe_csv: bool) -> None:
 
 
 def safe_cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table that no spreadsheet runs: an apostrophe stands before texts like formulas.
+    """Return a table that no spreadsheet runs, with an apostrophe before texts like formulas.
 
-    Names of columns are such texts too; numbers stay as they are.
+    Names of columns are treated as texts too; numbers stay unchanged.
 
     >>> safe_cells(pd.DataFrame({"who": ["=1+1", "-3", "a"], "n": [-1, 0, 1]}))["who"].tolist()
     ["'=1+1", '-3', 'a']

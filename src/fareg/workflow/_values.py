@@ -1,4 +1,4 @@
-"""The one place where texts of a file become numbers, dates or categories, each read once."""
+"""The one place where texts of a file become numbers, dates or categories."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyarrow import compute
 from fareg._columns import canonical, check_columns
 from fareg._validation import InvalidInputError, warn
 
-# Words for a missing value, of which the last may be a category too; in a column of labels, only
-# the empty text is missing.
+# Words for a missing value; the last one may be a category too. In a column of labels, only the
+# empty text is missing.
 WORDS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,n/a,nan"
 MISSING = pyarrow.array(["", *WORDS.split(","), "null", "None"], pyarrow.large_string())
 FLAGS = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
@@ -26,12 +26,12 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 
 
 def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = False) -> pd.Series:
-    """Return the values that an Arrow column of texts spells: numbers, dates, flags or categories.
+    """Convert an Arrow column of texts to numbers, dates, flags or categories.
 
-    Without a ``kind``, they are numbers if all are and none is a code with a leading zero. With the
-    ``kind`` that the model file fixes, a value has one form, whichever rows come with it; texts
-    that cannot have it stay texts. The texts of a ``label`` stay texts, and only an empty one is
-    missing.
+    Without a ``kind``, the column holds numbers if all texts are numbers and none is a code with a
+    leading zero. The ``kind`` from a model file gives a value the same form whichever rows come
+    with it; texts that do not fit the kind stay texts. The texts of a ``label`` stay texts, and
+    only an empty one is missing.
 
     >>> texts = pyarrow.chunked_array([["04109", "NA"]], pyarrow.large_string())
     >>> values_of(texts, "code").tolist(), values_of(texts, "code", "number").tolist()
@@ -39,16 +39,15 @@ def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = F
     >>> values_of(texts, "code", label=True).tolist()
     ['04109', 'NA']
     """
-    given = texts
-    texts = _without(given, MISSING[:1] if label else MISSING)
-    readers = [] if kind == "text" else [_numbers, _flags, _dates]
-    found = next((own for read in readers if (own := read(texts, kind)) is not None), None)
-    if found is not None:
-        return pd.Series(found, name=name)
+    original = texts
+    texts = _without(original, MISSING[:1] if label else MISSING)
+    for read in [] if kind == "text" else [_numbers, _flags, _dates]:
+        if (values := read(texts, kind)) is not None:
+            return pd.Series(values, name=name)
     if label:
         _warn_of_words(texts, name)
         return pd.Series(texts.to_numpy(), name=name, dtype=object)
-    coded, absent = given.combine_chunks().dictionary_encode(), set(MISSING[:-1].to_pylist())
+    coded, absent = original.combine_chunks().dictionary_encode(), set(MISSING[:-1].to_pylist())
     known, codes = coded.dictionary.to_pylist(), coded.indices
     words = [None if word in absent else FLAGS.get(word, word) for word in known]
     merged, distinct = pd.factorize(np.array(words, dtype=object))  # true and TRUE are one
@@ -57,13 +56,13 @@ def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = F
 
 
 def _without(texts: Any, words: Any) -> Any:
-    """Return texts of which some words are missing values."""
+    """Return texts in which the given words are missing values."""
     is_missing = compute.is_in(texts, value_set=words)
     return compute.if_else(is_missing, pyarrow.scalar(None, texts.type), texts)
 
 
 def _numbers(texts: Any, kind: str | None) -> Any:
-    """Return the numbers that all texts spell, None if some spell none or are codes."""
+    """Return the texts as numbers, None if some are not numbers or are codes."""
 
     def some(pattern: str) -> bool:
         return bool(compute.any(compute.match_substring_regex(trimmed, pattern)).as_py())
@@ -85,7 +84,7 @@ def _numbers(texts: Any, kind: str | None) -> Any:
 
 
 def _flags(texts: Any, kind: str | None) -> Any:
-    """Return True and False if there is nothing else, None where it is missing."""
+    """Return True, False and missing values; None if there are other texts."""
     words = {FLAGS.get(word, word) for word in texts.unique().to_pylist()} - {None}
     if not words <= {"True", "False"}:
         return None
@@ -95,7 +94,7 @@ def _flags(texts: Any, kind: str | None) -> Any:
 
 
 def _dates(texts: Any, kind: str | None) -> Any:
-    """Return ISO dates as dates, None if the first text or any other is none."""
+    """Return ISO dates as dates, None if there are other texts."""
     if not ISO_DATE.fullmatch(texts.drop_null()[0].as_py()):
         return None
     try:
@@ -128,7 +127,7 @@ def kind_in(column: pd.Series) -> str | None:
 
 
 def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
-    """Return the columns ``kinds`` of a frame, found by name and checked."""
+    """Return the columns ``kinds`` of a frame, by name; refuse those of another kind."""
     check_columns(list(kinds), [str(name) for name in frame.columns], where)
     frame = frame[list(kinds)].reset_index(drop=True)
     for name, kind in kinds.items():

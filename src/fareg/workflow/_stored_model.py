@@ -1,4 +1,4 @@
-"""What a stored model asks of a table, and how it is asked."""
+"""Stored models: the columns that they need of a table, and calls with them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fareg.workflow._labels import as_known, label_texts
 from fareg.workflow._table import Table
 
 
-def ask(model: ModelFile, method: str, table: pd.DataFrame, **named: Any) -> Any:
-    """Call a method of a classifier with a table of the columns that it needs.
+def call_model(model: ModelFile, method: str, table: pd.DataFrame, **arguments: Any) -> Any:
+    """Call a method of a stored classifier with a table of the columns that it needs.
 
-    Sensitive features that lay next to the table when it was calibrated are handed over apart.
+    Sensitive features that were passed next to X when it was calibrated are passed that way again.
     """
-    clf, beside = model.classifier, model.beside
-    if beside:
-        named["sensitive_features"] = table[list(beside)]
+    clf = model.classifier
+    if model.beside:
+        arguments["sensitive_features"] = table[list(model.beside)]
         table = table[list(clf.column_kinds_)]
-    return getattr(clf, method)(table, **named)
+    return getattr(clf, method)(table, **arguments)
 
 
 def model_columns(model: ModelFile) -> dict[str, str]:
-    """Return the columns that a model needs, with what they hold."""
+    """Return the columns that a model needs, and their kinds."""
     if model.columns is None:
         raise InvalidInputError(
-            f"{model.path} was fitted on an array without column names; load it in Python instead"
+            f"{model.path} was fitted on an array without column names; use it in Python instead"
         )
     return model.columns
 
@@ -41,12 +41,12 @@ def read_columns(model: ModelFile) -> list[str]:
 
 
 def label_kinds(clf: Any, target: str) -> dict[str, str]:
-    """Tell that a target holds numbers if a loaded model knows its labels as numbers: 01 is 1."""
+    """Return the kind of the target: numbers if the model's labels are numbers, so that 01 is 1."""
     return {target: "number" if np.asarray(clf.classes_).dtype.kind in "iuf" else "text"}
 
 
 def as_labels(clf: Any, column: pd.Series) -> pd.Series:
-    """Return the labels of a table as the classes that they mean, where there is just one."""
+    """Return each label as the class that it means; one that means several or none stays text."""
     if np.asarray(clf.classes_).dtype.kind in "iuf":
         return column
     known = dict(zip(label_texts(clf.classes_), clf.classes_.tolist(), strict=True))
@@ -54,24 +54,26 @@ def as_labels(clf: Any, column: pd.Series) -> pd.Series:
     return pd.Series([known.get(text, text) for text in texts], column.index, dtype=object)
 
 
-def id_column(asked: str | None, model: ModelFile, table: Table) -> str | None:
-    """Return the column that says whose row it is: as asked, or that of the fit if it is here."""
-    own = model.fit_notes.get("ids")
-    if asked is not None:
-        table.check_columns([asked])
-    elif own is not None and own not in table.names:
+def id_column(requested: str | None, model: ModelFile, table: Table) -> str | None:
+    """Return the column of ids: the requested one, or that of the fit if the table has it."""
+    fitted: str | None = model.fit_notes.get("ids")
+    if requested is not None:
+        table.check_columns([requested])
+    elif fitted is not None and fitted not in table.names:
         warn(
-            f"the model was fitted with ids in the column {own}, which {table.source} lacks: equal "
-            "rows are numbered in their order instead"
+            f"the model was fitted with ids in the column {fitted}, which {table.source} lacks: "
+            "equal rows are numbered in their order instead"
         )
         return None
-    return asked or own
+    return requested or fitted
 
 
 def ids_in(kept: pd.DataFrame, ids: str) -> Any:
     """Return the ids of rows; an empty text in a CSV file is a missing one."""
     if ids not in kept:
-        raise InvalidInputError(f"the column of ids must be in the files, got the folders {ids}=")
+        raise InvalidInputError(
+            f"the column of ids must be in the files, got folders {ids}=; write it into the files"
+        )
     return kept[ids].astype(object).where(kept[ids].notna() & (kept[ids] != ""), None).to_numpy()
 
 
@@ -79,7 +81,7 @@ def check_engine_of(data: AnyPath, engine: str, jobs: int | None) -> None:
     """Refuse to divide a single file among processes."""
     if engine != "local" or jobs not in (None, 1):
         raise InvalidInputError(
-            f"engines and processes are for a folder of Parquet files, {data} is none; leave them "
+            f"engines and processes are for a folder of Parquet files, got {data}; leave them "
             "out, or split the file"
         )
 
