@@ -18,12 +18,7 @@ from fareg.auditing._audit import audit
 from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._reading import read_clusters
 from fareg.auditing._result import AuditResult, write_tables, written
-from fareg.auditing._tables import (
-    MOMENT_COLUMNS,
-    group_changes,
-    levels_before_and_after,
-    records,
-)
+from fareg.auditing._tables import ENDINGS, group_changes, levels_before_and_after, records
 from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import render_card, render_markdown, render_report, words
@@ -210,7 +205,7 @@ class Comparison:
         summary: dict[str, Any] = self.left.to_dict()
         if not np.array_equal(self.sets["before"], self.sets["after"]):
             for moment in ("before", "after"):
-                names = {f"{moment}{ending}": name for ending, name in MOMENT_COLUMNS.items()}
+                names = {f"{moment}{ending}": name for ending, name in ENDINGS.items()}
                 columns = [*TAGS, "named", "p_value", "group", "n", *names]
                 table = self.groups[columns].rename(columns=names)
                 summary[moment] = records(table[table["n"] > 0])
@@ -295,9 +290,7 @@ def compare_sets(
     is_right = np.asarray(predicted) == np.asarray(y)
     ids, _ = read_clusters(X, clusters, sensitive_features)
     people = {
-        moment: Audited(
-            columns, is_covered(y, marks, classes=classes), marks.sum(axis=1), ids, is_right
-        )
+        moment: Audited(columns, is_covered(y, marks, classes=classes), marks.sum(1), ids, is_right)
         for moment, marks in sets.items()
     }
     return Comparison(

@@ -151,10 +151,7 @@ class Promise:
 
     @property
     def least_coverage(self) -> float:
-        """The coverage below which the promise is broken.
-
-        With ``n_calibration``, a valid predictor is above it in 97.5% of calibrations.
-        """
+        """The confidence level, or what a valid predictor exceeds in 97.5% of calibrations."""
         if self.n_calibration is None:
             return float(self.confidence_level)
         return float(beta.ppf(INTERVAL_TAIL, *self._beta))
@@ -310,10 +307,7 @@ class Audited:
         return n, n if self.clusters is None else len(np.unique(self.clusters[rows]))
 
     def averaged_rate(self, times: FloatArray, n: int, n_independent: int) -> Rate:
-        """Return the rate over several counts, of about ``n`` rows each.
-
-        ``times`` says in how many of the counts each row took part.
-        """
+        """Return the rate of rows that were counted ``times`` times, about ``n`` per count."""
         weights = self.weights * times
         share = float(weights @ self.covered / weights.sum())
         low, high = (float(end) for end in clopper_pearson(share * n_independent, n_independent))

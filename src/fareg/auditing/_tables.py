@@ -43,7 +43,7 @@ COLUMNS = (
     "singletons_low", "singletons_high", "empty", "referred", "top_label_right", "top_label_low",
     "top_label_high", "p_value",
 )
-MOMENT_COLUMNS = {  # endings of the columns of each moment, and their names in a table of one
+ENDINGS = {  # endings of the columns of each moment, and their names in a table of one
     "": "coverage", "_low": "low", "_high": "high", "_size": "mean_size",
     "_singletons": "singletons", "_empty": "empty",
 }
@@ -254,11 +254,8 @@ def first_table(
 
 def side_by_side(before: pd.DataFrame, after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Join two tables of the same groups: some shared columns, then numbers before and after."""
-    numbers = {
-        f"{moment}{ending}": table[name]
-        for moment, table in (("before", before), ("after", after))
-        for ending, name in MOMENT_COLUMNS.items()
-    }
+    both = (("before", before), ("after", after))
+    numbers = {f"{m}{ending}": table[name] for m, table in both for ending, name in ENDINGS.items()}
     return after[[name for name in names if name in after]].assign(**numbers)
 
 

@@ -65,6 +65,7 @@ MEND_SIZES = (
     "cases more time or information, and improve the model for this group."
 )
 Label = tuple[str, Rate]
+Settings = Mapping[str, str]  # what next steps call a setting, by its name in Python
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,7 @@ class Verdict:
 
     @classmethod
     def of(
-        cls,
-        status: str,
-        label: str,
-        sentences: Any,
-        steps: Any,
-        settings: Mapping[str, str],
-        **extra: Any,
+        cls, status: str, label: str, sentences: Any, steps: Any, settings: Settings, **extra: Any
     ) -> Verdict:
         """Make a verdict whose steps call settings by the names in ``settings``."""
         for in_python, name in settings.items():
@@ -203,7 +198,7 @@ RULES: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 )
 
 
-def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
+def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
     """Decide the verdict of an audit.
 
     Labels and groups with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned but never decide.
@@ -264,16 +259,13 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
                 f"but none with at least {MIN_HEADLINE_ROWS} {facts.unit} is clearly worse off "
                 "than everyone"
             )
-        everyone = f"Sets cover {covered} of everyone instead of {target}"
+        share = f"{covered} of everyone"
         if clustered:
-            everyone = (
-                f"Sets cover {RANDOM_ROW} {covered} of the time ({clustered}) instead of {target}"
-            )
+            share = f"{RANDOM_ROW} {covered} of the time ({clustered})"
         outside = ""
         if facts.outside is not None and facts.findings:
-            share = percent(facts.outside.share)
-            outside = f" Outside the groups found, coverage is {share}."
-        return f"{everyone}; {worst}.{outside}"
+            outside = f" Outside the groups found, coverage is {percent(facts.outside.share)}."
+        return f"Sets cover {share} instead of {target}; {worst}.{outside}"
     if status == "finding" and main:
         others = facts.kinds["far"][1:]
         further = shown(f"{group.rule} ({percent(group.rate.share)})" for group in others)
@@ -321,7 +313,7 @@ def _title(status: str, facts: Facts) -> str:
     return f"{title}, {joined} {_label_title(facts)}"
 
 
-def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list[str]:
+def _audit_steps(status: str, facts: Facts, settings: Settings) -> list[str]:
     small = facts.kinds["small"]
     wanted = f"more rows like those of {small[0].rule}" if small else _more_of(facts.unit)
     enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
@@ -382,11 +374,6 @@ class Change:
         return cls(row["group"], before, after, row["least_coverage"])
 
     @property
-    def name(self) -> str:
-        """The group as people read it."""
-        return group_name(self.group)
-
-    @property
     def is_small(self) -> bool:
         """Whether there are too few rows to judge."""
         return self.after.independent < MIN_HEADLINE_ROWS
@@ -400,12 +387,12 @@ class Change:
         clustered = in_clusters(self.after.to_dict())
         basis = f"on {rows(self.after.n, 'test row')}"
         basis = f"for {RANDOM_ROW} ({clustered})" if clustered else basis
-        return f"{self.name}: {before} → {after} {basis}, target {confidence(target)}"
+        return f"{group_name(self.group)}: {before} → {after} {basis}, target {confidence(target)}"
 
     def repair(self, target: float) -> str:
         """Return the sentence about a repair."""
         if self.after.n == 0:
-            return f"{self.name}: no test row is in this group."
+            return f"{group_name(self.group)}: no test row is in this group."
         is_short = self.least_coverage <= self.after.high and self.after.share < target
         chance = "; the gap that is left may be due to chance on so few rows" if is_short else ""
         return f"{self.in_words(target)}; {p_value(self.before.p_value)} before{chance}."
@@ -435,7 +422,7 @@ def fit_verdict(
     label_conditional: bool = False,
     empty: Mapping[str, Any] | None = None,
     made_worse: Sequence[Change] = (),
-    settings: Mapping[str, str],
+    settings: Settings,
 ) -> Verdict:
     """Decide the verdict of a fit, from what was repaired and from the audit of what is left.
 

@@ -238,9 +238,8 @@ class Stream:
     def _learn(self, rows: Rows, positions: IntArray) -> int:
         """Collect the first rows for the reference; return how many rows were processed."""
         positions = positions[: LEARNING - len(self.learned)]
-        self.learned += np.column_stack(
-            [rows.labelled.score[positions], rows.ties[positions]]
-        ).tolist()
+        scores, ties = rows.labelled.score[positions], rows.ties[positions]
+        self.learned += np.column_stack([scores, ties]).tolist()
         if len(self.learned) == LEARNING:
             self.begin(*np.array(self.learned).T)
         return len(positions)
