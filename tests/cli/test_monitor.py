@@ -39,7 +39,7 @@ def test_a_watch_finds_a_change_and_shuts_the_gate(place, weeks, tmp_path):
     gate = run("monitor", model, weeks[2], *more, "--out", page, "--fail-on", "alarm", code=3)
     assert "everyone: " in gate.stdout
     assert "alarm since time 2" in gate.stdout
-    assert "Next: Look at the rows" in gate.stdout
+    assert "Next: Look at the group's rows" in gate.stdout
     assert "alarm since time 2" in page.read_text(encoding="utf-8")
     # the same in Python
     monitor = fareg.CoverageMonitor.load(state, fareg.load(model))
