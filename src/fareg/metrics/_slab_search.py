@@ -96,7 +96,7 @@ def worst_segments(
     """
     dtype = np.int32 if int(points[-1]) ** 2 < 2**31 else np.int64  # b * missed - a * points fits
     missed, points = missed.astype(dtype), points.astype(dtype)
-    latest = np.searchsorted(points, points - fewest, side="right") - 1
+    latest = latest_starts(points, fewest)
     end = int(np.searchsorted(latest, 0))  # the first cut at which a segment may end
     latest = latest[end:]  # the latest start of a segment for each end
     rows = np.arange(len(missed))
@@ -120,6 +120,17 @@ def worst_segments(
         a[rows] = missed[rows, stop[rows]] - missed[rows, start[rows]]
         b[rows] = points[stop[rows]] - points[start[rows]]
     return start, stop, a.astype(np.int64), b.astype(np.int64)
+
+
+def latest_starts(points: IntArray, fewest: int) -> IntArray:
+    """Return the last cut where a segment of ``fewest`` points up to each cut starts, -1 if none.
+
+    >>> latest_starts(np.array([0, 2, 3, 5]), 2)
+    array([-1,  0,  0,  2])
+    """
+    if points[-1] == len(points) - 1:  # one point between any two cuts
+        return np.maximum(points - fewest, -1)
+    return np.searchsorted(points, points - fewest, side="right") - 1
 
 
 class Lines(NamedTuple):
