@@ -121,12 +121,13 @@ class CalibrationScores:
         check_same_length(scores=scores, categories=categories)
         order = np.argsort(scores)
         pooled = scores[order]
-        ranks = np.searchsorted(pooled, pooled)  # sorted values are found 10 times faster
-        keys = categories[order] * (len(scores) + 1) + ranks
+        keys = np.searchsorted(pooled, pooled)  # sorted values are found 10 times faster
+        keys += categories[order] * (len(scores) + 1)
         if sizes is not None:
             weights, new = _weights(sizes)
         if weights is None:
-            keys, before = np.sort(keys), np.arange(len(keys) + 1)
+            keys.sort()
+            before = np.arange(len(keys) + 1)
         else:
             rising = np.argsort(keys)
             keys, before = keys[rising], np.append(0, np.cumsum(weights[order][rising]))

@@ -189,7 +189,8 @@ class Sample:
         n_categories, labels = n_cells * self.n_labels, self.row_labels
         require(n_categories <= MAX_CATEGORIES, "n_cells")
         inside = (labels >= 0) & (cells >= 0)
-        return self.sorted(np.where(inside, cells * self.n_labels + labels, -1), n_categories)
+        rows: Any = slice(None) if inside.all() else inside
+        return self.sorted(cells * self.n_labels + labels, n_categories, rows)
 
     def categories(self, cells: IntArray) -> IntArray:
         """Return the categories of rows in these cells, (n, n_labels); negative without a cell."""

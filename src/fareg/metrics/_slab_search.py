@@ -122,7 +122,7 @@ def worst_segments(
     return start, stop, a.astype(np.int64), b.astype(np.int64)
 
 
-def latest_starts(points: IntArray, fewest: int) -> IntArray:
+def latest_starts(points: Counts, fewest: int) -> Counts:
     """Return the last cut where a segment of ``fewest`` points up to each cut starts, -1 if none.
 
     >>> latest_starts(np.array([0, 2, 3, 5]), 2)
