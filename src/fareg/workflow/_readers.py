@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow
-from pyarrow import dataset, types
+from pyarrow import dataset, parquet, types
 
 from fareg._columns import check_columns
 from fareg._validation import InvalidInputError
@@ -167,20 +167,29 @@ class ParquetFiles:
         for fragment in self.fragments:
             schema, n = self._schema(fragment), 0 if rows is None else self._count(fragment)
             check_columns(columns, schema.names, fragment.path)
-            fields = {name: dataset.field(name) for name in columns}
             with reading(Path(fragment.path)):
                 if rows is None:
-                    scan = fragment.scanner(
-                        schema=schema, columns=fields, batch_size=size, batch_readahead=0
-                    )
-                    for batch in scan.to_batches():
-                        yield pyarrow.Table.from_batches([batch])
+                    yield from self._in_turn(fragment, columns, size)
                     continue
                 low, high = np.searchsorted(rows, [first, first + n])
                 if low < high:
+                    fields = {name: dataset.field(name) for name in columns}
                     scan = fragment.scanner(schema=schema, columns=fields)
                     yield scan.take(pyarrow.array(rows[low:high] - first))
                 first += n
+
+    def _in_turn(self, fragment: Any, columns: list[str], size: int) -> Iterator[Any]:
+        """Yield a part in tables of at most ``size`` rows; a scanner would decode row groups."""
+        folders = dataset.get_partition_keys(fragment.partition_expression)
+        with parquet.ParquetFile(fragment.path) as file:
+            stored = [name for name in columns if name not in folders]
+            for group in range(file.num_row_groups):  # all at once, Arrow would keep what it read
+                for batch in file.iter_batches(size, row_groups=[group], columns=stored):
+                    table = pyarrow.Table.from_batches([batch])
+                    for name in folders.keys() & set(columns):
+                        value = pyarrow.scalar(folders[name], TEXT)
+                        table = table.append_column(name, pyarrow.repeat(value, len(batch)))
+                    yield table.select(columns)
 
     def _count(self, fragment: Any) -> int:
         with reading(Path(fragment.path)):
