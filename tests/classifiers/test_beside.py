@@ -135,7 +135,7 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
         (P[:, :2], {}, "proba has 2 columns without names but y holds 3 labels .* pass classes"),
         (P, {"classes": ["low", "mid"]}, "each of the 3 columns of proba, got 2 labels"),
         (P, {"classes": ["a", "b", "c"]}, "y holds no label .* its classes are a, b, c"),
-        (pd.DataFrame(P, columns=["a", "b", "c"]), {}, "proba has columns a, b, c, but none is a label"),
+        (pd.DataFrame(P, columns=["a", "b", "c"]), {}, "proba has columns a, b, c, but none"),
         (100 * P, {}, "divide percent by 100"),
         (np.log(P), {}, "apply softmax"),
         (P.astype(str), {}, "proba must hold numbers"),

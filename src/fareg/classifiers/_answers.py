@@ -237,10 +237,9 @@ class FittedAnswers:
         about: Mapping[str, Any] | None = None,
         listed: Sequence[str] | None = None,
     ) -> Comparison:
-        """Show what this classifier does for which group, on rows that it never saw.
+        """Compare this classifier with split conformal sets, on rows that it never saw.
 
-        Compare its sets with split conformal sets from the same calibration rows; an audit shows
-        which problems remain.
+        Both use the same calibration rows. An audit of the new sets shows which problems remain.
 
         Parameters
         ----------

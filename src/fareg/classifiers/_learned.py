@@ -205,15 +205,15 @@ class PLCPClassifier(ConformalClassifier):
         return "every learned region"
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
-        # Regions draw other numbers than the scores and the split in fit.
+        # These random numbers differ from those of the scores and of the split in fit.
         rng, aim = np.random.default_rng([self.key_, 2]), "learn regions from"
-        learning_rows, calibration_rows = divide_rows(rows, training, "split", self.key_, aim)
-        if not len(learning_rows):
-            learning_rows = rows.take(np.arange(1))  # a single row gives a single region
+        learning, calibrating = divide_rows(rows, training, "split", self.key_, aim)
+        if not len(learning):
+            learning = rows.take(np.arange(1))  # a single row gives a single region
         search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
-        regions, self.n_iter_ = learn_region_cells(learning_rows, self.alpha_, search, rng)
+        regions, self.n_iter_ = learn_region_cells(learning, self.alpha_, search, rng)
         by_label = self.label_conditional
-        return Mondrian.fit(regions, calibration_rows, self.alpha_, label_conditional=by_label)
+        return Mondrian.fit(regions, calibrating, self.alpha_, label_conditional=by_label)
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         positions = self.calibration_.groups.cells(batch)
@@ -280,8 +280,6 @@ allow_empty, random_state
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Rectified:
         aim, by_label = "learn a quantile from", self.label_conditional
-        learning_rows, calibration_rows = divide_rows(
-            rows, training, self.learn_from, self.key_, aim
-        )
-        tau = learn_quantile(learning_rows, self.alpha_, seed=self.key_ % 2**32)
-        return Rectified.fit(tau, calibration_rows, self.alpha_, label_conditional=by_label)
+        learning, calibrating = divide_rows(rows, training, self.learn_from, self.key_, aim)
+        tau = learn_quantile(learning, self.alpha_, seed=self.key_ % 2**32)
+        return Rectified.fit(tau, calibrating, self.alpha_, label_conditional=by_label)

@@ -315,8 +315,8 @@ def divide_rows(
     >>> nothing = np.zeros(80)
     >>> people = pd.DataFrame({"age": nothing})
     >>> rows = Labelled(people, nothing, np.zeros(80, dtype=int), 2, nothing, nothing)
-    >>> learning_rows, calibration_rows = divide_rows(rows, None, "split", 0, "look for a group")
-    >>> len(learning_rows), len(calibration_rows)
+    >>> learning, calibrating = divide_rows(rows, None, "split", 0, "look for a group")
+    >>> len(learning), len(calibrating)
     (40, 40)
     """
     labelled = None if training is None or learn_from == "split" else training.rows

@@ -47,9 +47,9 @@ def check_rules(name: str, groups: Any, choices: tuple[str, ...] = ()) -> None:
         return
     for rule in as_rules(groups):
         if not isinstance(rule, Rule):
-            known = "".join(f'"{choice}", ' for choice in choices)
+            named = "".join(f'"{choice}", ' for choice in choices)
             raise InvalidInputError(
-                f"{name} must be {known}a rule or a list of rules, got {rule!r}; make a rule with "
+                f"{name} must be {named}a rule or a list of rules, got {rule!r}; make a rule with "
                 'Rule.parse("sex = Female and age > 60")'
             )
 
@@ -202,12 +202,12 @@ def describe_groups(
     thresholds, sample = calibration.row_thresholds()[independent], calibration.sample
     split = sample.split_thresholds(calibration.parts[0].alpha)
     covered = sample.score[independent] <= split[sample.row_labels[independent]]
-    known, lines = {group.rule: group for group in named}, list[dict[str, Any]]()
-    for rule in dict.fromkeys([*known, *protected]):
+    by_rule, lines = {group.rule: group for group in named}, list[dict[str, Any]]()
+    for rule in dict.fromkeys([*by_rule, *protected]):
         inside = members.get(rule, np.zeros(len(sample), dtype=bool))[independent]
-        group = known.get(rule) or NamedGroup.of(rule, inside, covered, ~inside)
+        group = by_rule.get(rule) or NamedGroup.of(rule, inside, covered, ~inside)
         line: dict[str, Any] = {**vars(group), "group": "named", "named": True, "rule": rule.text}
-        if rule not in known:
+        if rule not in by_rule:
             line |= {"group": "protected", "named": False, "p_value": float("nan")}
         line["threshold"] = float(np.median(thresholds[inside])) if inside.any() else np.nan
         lines.append(line)

@@ -74,7 +74,7 @@ def _read_entries(file: Any, size: int, path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(file) as content:
         infos = content.infolist()
         if len(infos) > MAX_ENTRIES or len({info.filename for info in infos}) < len(infos):
-            raise _damaged(path, "it has entries that do not belong")
+            raise _damaged(path, "it has unexpected entries")
         if sum(info.compress_size for info in infos) > size or not all(map(_is_plausible, infos)):
             raise _damaged(path, "an entry claims more bytes than the file could have")
         return {info.filename: content.read(info) for info in infos}

@@ -26,11 +26,7 @@ CLASSIFIERS: dict[str, Any] = {
     cls.__name__: cls for cls in (*classifiers.CLASSIFIERS, paper.PublishedFaReGClassifier)
 }
 READERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
-ESTIMATORS: dict[str, Any] = {
-    **CLASSIFIERS,
-    **READERS,
-    "NetworkLearner": paper.NetworkLearner,
-}
+ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **READERS, "NetworkLearner": paper.NetworkLearner}
 ROOMS: tuple[Any, ...] = (calibration, groups, classifiers, paper, shift)
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
@@ -181,7 +177,7 @@ class Reader:
     arrays: dict[str, Any]
     n_bytes: int  # size of the file
     foreign: Callable[[], list[Any]] = list
-    given: Any = None
+    estimator: Any = None  # stands for one that was left out
     made: dict[int, Any] = field(default_factory=dict)
     depth: int = 0
     text_bytes: int = 0
@@ -265,7 +261,7 @@ class Reader:
         ),
         "foreign": lambda self, node: self._remember(node, self.foreign()[node["at"]]),
         "again": lambda self, node: self.made[node["at"]],
-        "left out": lambda self, node: self.given,
+        "left out": lambda self, node: self.estimator,
     }
 
 
