@@ -167,13 +167,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self._use_estimator(trained(clone(model), visible, labels, weights))
         training = None
         if self.learn_from in ("auto", "train"):
-            folds: dict[str, Any] = {
-                "cv": self.cv,
-                "clusters": training_rows.clusters,
-                "seed": seed,
-                "weights": weights,
-            }
-            proba = out_of_fold_proba(model, visible, labels, self.classes_, **folds)
+            folds: dict[str, Any] = {"classes": self.classes_, "cv": self.cv, "seed": seed}
+            folds |= {"clusters": training_rows.clusters, "weights": weights}
+            proba = out_of_fold_proba(model, visible, labels, **folds)
             training = self._training(replace(training_rows, proba=proba))
         elif self._has_groups:
             training = Training(self._people(training_rows))

@@ -133,13 +133,13 @@ def verify_groups(
 ) -> tuple[NamedGroup, ...]:
     """Test candidates on rows that did not choose them; return those that may be named.
 
-    A group is named if its coverage, after Holm's correction, is lower than that of the rows in no
-    candidate, if it is far below the confidence level (``is_far_below``), alone or together with
-    the other groups that may be named, and if it is a minority of at least 50 rows. The most
-    significant group comes first. Each further group must be under-covered on its rows outside the
-    groups before it, and these must be at least half of its rows; otherwise it is the same group in
-    other words. The chance of a false name is at most ``SIGNIFICANCE`` in the first round, and in
-    each later round if the groups before it were named rightly; it adds up over rounds.
+    A group is named if its coverage is significantly lower than that of the rows in no candidate
+    (with Holm's correction), if it is far below the confidence level (``is_far_below``), alone or
+    together with the other groups that may be named, and if it is a minority of at least 50 rows.
+    The most significant group comes first. Each further group must be under-covered on its rows
+    outside the groups before it, and these must be at least half of its rows; otherwise it is the
+    same group in other words. The chance of a false name is at most ``SIGNIFICANCE`` in the first
+    round, and in each later round if the groups before it were named rightly; it adds up.
 
     Parameters
     ----------
