@@ -326,7 +326,7 @@ class FaReGClassifier(ConformalClassifier):
 
     @property
     def thresholds_(self) -> Any:
-        """The threshold of every level, shape (n_levels,), or a list with one array per label."""
+        """The threshold of every level, shape (n_levels,), or a tuple with an array per label."""
         theta = self.calibration_.parts[0].theta
         return theta[0] if self.calibration_.sample.labels is None else theta
 
