@@ -1,7 +1,7 @@
-"""Data with a known hard group: generators, and readers of files that are already on disk.
+"""Data with a known hard group: generators, and readers of files on disk.
 
 Each returns a `Dataset`: features, labels, the names of the sensitive columns and the group that
-is truly harder to classify. Nothing here downloads anything.
+is truly harder to classify. Nothing is downloaded.
 """
 
 from fareg.datasets._acs import PAPER_STATES, acs_income_files, load_acs_income

@@ -1,4 +1,4 @@
-"""American Community Survey income data, read from files that are already on disk."""
+"""American Community Survey income data, read from files on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fareg.datasets._dataset import Dataset, inject_label_noise
 
 PAPER_STATES = ("CA", "NY", "TX", "AK", "AL")
 FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
-TEXTS = ("COW", "MAR", "OCCP", "POBP", "RELP", "SEX", "RAC1P")  # SCHL is ordered, a number
+TEXTS = ("COW", "MAR", "OCCP", "POBP", "RELP", "SEX", "RAC1P")  # SCHL is ordered: a number
 NUMBERS = ("AGEP", "WKHP", "PINCP", "PWGTP")
 SENSITIVE = ("AGE", "MAR", "SEX", "RAC1P")
 N_BRACKETS = 4
@@ -36,7 +36,7 @@ WORDS = {  # for the codes 1, 2, and so on
         "Two or more races",
     ),
 }
-# The place of a state in this list, from 1, is its number in names of files.
+# The position of a state in this list, from 1, is its number in file names.
 STATES = (
     "AL AK - AZ AR CA - CO CT DE DC FL GA - HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV "
     "NH NJ NM NY NC ND OH OK OR PA - RI SC SD TN TX UT VT - VA WA WV WI WY"
@@ -54,20 +54,19 @@ def load_acs_income(
     """Read the paper's ACSIncome data from Census PUMS person files of 2018 on disk.
 
     Rows are those of ACSIncome (Ding et al. 2021): ``AGEP > 16``, ``PINCP > 100``, ``WKHP > 0``,
-    ``PWGTP >= 1``. The paper's age feature has four bins, 17-26, 27-36, 37-46 and 47-56, and no
-    place for older people, so they are left out. The label is the bracket 0, ..., 3 of personal
-    income among the returned rows; brackets have equal size up to ties, since equal incomes share
-    a bracket.
+    ``PWGTP >= 1``. The paper's age feature has four bins, 17-26, 27-36, 37-46 and 47-56, so older
+    people are left out. The label is the bracket 0, ..., 3 of personal income among the returned
+    rows; brackets have equal size up to ties, since equal incomes share a bracket.
 
     Parameters
     ----------
     root_dir : path
-        Folder that holds ``2018/1-Year/psam_p{FIPS}.csv``, the layout folktables uses. Nothing is
-        ever downloaded.
+        Folder with ``2018/1-Year/psam_p{FIPS}.csv``, the layout of folktables. Nothing is
+        downloaded.
     states : sequence of str, default ("CA", "NY", "TX", "AK", "AL")
         Postal codes.
     n_samples : int or None, default 20000
-        People to draw at random without replacement. All of them, if None or if there are fewer.
+        People to draw at random without replacement; all if None or if there are fewer.
     label_noise : bool, default True
         Whether `inject_label_noise`, with its defaults, corrupts the labels of the group.
     random_state : int, Generator or None, default None
@@ -93,8 +92,8 @@ def load_acs_income(
     people = pd.concat(parts, ignore_index=True)
     if len(people) == 0:
         raise InvalidInputError(
-            "no people of 17 to 56 with work and an income above 100 are in the data; "
-            "check the files and states"
+            "the data have no people of 17 to 56 with work and an income above 100; check the "
+            "files and states"
         )
     rng = np.random.default_rng(random_state)
     if n_samples is not None and check_count("n_samples", n_samples) < len(people):
@@ -116,7 +115,7 @@ def load_acs_income(
 
 
 def acs_income_files(root_dir: str | Path, states: Sequence[str] = PAPER_STATES) -> list[Path]:
-    """Return the files that `load_acs_income` reads with these arguments, one per state.
+    """Return the files that `load_acs_income` reads, one per state.
 
     Examples
     --------
@@ -152,9 +151,9 @@ def _read_people(path: Path) -> pd.DataFrame:
     people = pd.read_csv(
         path, usecols=lambda name: name in wanted, skipinitialspace=True, low_memory=False
     )
-    if lacking := sorted(wanted - set(people.columns)):
+    if missing := sorted(wanted - set(people.columns)):
         raise InvalidInputError(
-            f"{path} must hold ACS person records, but has no column {', '.join(lacking)}"
+            f"{path} must hold ACS person records, but has no column {', '.join(missing)}"
         )
     for name in NUMBERS:
         people[name] = pd.to_numeric(people[name], errors="coerce")
@@ -173,7 +172,7 @@ def _features(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text(column: pd.Series) -> pd.Series:
-    """Return words as they are and whole-number codes as text: in words, if `WORDS` has them."""
+    """Return a column as text: codes become the words in `WORDS`, or whole numbers."""
     if pd.api.types.is_numeric_dtype(column):
         column = column.astype("Int64").astype("string").astype(object)
         column = column.where(column.notna(), None)

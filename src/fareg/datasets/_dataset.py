@@ -1,4 +1,4 @@
-"""What every loader and generator returns, and label noise: how the paper makes data unfair."""
+"""The data set that every loader and generator returns, and the paper's label noise."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Dataset:
     y : ndarray of shape (n_samples,)
         Labels.
     sensitive : tuple of str
-        Columns of ``X`` in which unfairness is looked for.
+        Columns of ``X`` that may define unfairly treated groups.
     group : bool ndarray of shape (n_samples,) or None
-        The rows that are truly harder to classify; None if nobody knows. No method may learn from
-        it: it is there to check what was found.
+        The rows that are truly harder to classify; None if unknown. No method may learn from it: it
+        serves to check results.
     name : str
-        What to call the data in a table or a plot.
+        Name of the data in tables and plots.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Dataset:
         return len(self.X)
 
     def take(self, rows: npt.NDArray[Any] | Sequence[int] | slice) -> Dataset:
-        """Return rows, chosen by position, bool mask or slice and numbered afresh."""
+        """Return rows, chosen by position, bool mask or slice, with a new index."""
         if not isinstance(rows, slice) and len(rows) == 0:
             rows = slice(0)  # numpy would read an empty list as floats
         chosen = np.arange(len(self))[rows]
@@ -101,7 +101,7 @@ def inject_label_noise(
     y : array of int of shape (n_samples,)
         Labels in ``0, ..., n_classes - 1``.
     group : array of bool of shape (n_samples,)
-        The rows that get noise.
+        The rows with noise.
     low, high : float, default -4 and 4
         The noise is Uniform(low, high).
     n_classes : int, optional

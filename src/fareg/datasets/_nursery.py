@@ -1,4 +1,4 @@
-"""The UCI Nursery data, regenerated from the decision model that once produced it."""
+"""The UCI Nursery data, regenerated from the decision model that produced it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "health": ("recommended", "priority", "not_recom"),
 }
 
-# The model grades three concepts, of which 0 is best: the employment of the parents, the structure
-# and finances of the family, and the social and health picture.
+# The model grades three concepts, 0 is best: the employment of the parents, the structure and
+# finances of the family, and its social and health picture.
 EMPLOY = np.array([[0, 1, 1, 2, 3], [1, 1, 2, 3, 3], [2, 2, 3, 3, 3]])
 STRUCTURE = np.array([[0, 1, 2, 2], [1, 1, 2, 2], [1, 2, 2, 2], [2, 2, 2, 2]])
 STRUCT_FINAN = np.array(
@@ -37,16 +37,15 @@ SENSITIVE = tuple(name for name in ATTRIBUTES if name != "housing")
 def load_nursery() -> Dataset:
     """Return the UCI Nursery data: 12,960 applications for nursery school, ranked in five classes.
 
-    The file is the full product of its attributes and its class a function of them, so the rows
-    are generated, in UCI order, and nothing is downloaded.
+    The file has one row for each combination of attributes, which determines the class, so the
+    rows are generated, in UCI order, and nothing is downloaded.
 
     Returns
     -------
     Dataset
-        ``X`` of shape (12960, 8), all text; ``y`` the class names; ``sensitive`` every column but
-        ``housing``; ``group`` the rows with ``finance`` inconv and ``parents`` usual or
-        pretentious, in which the paper corrupts labels (here they are clean, see
-        `make_nursery_experiment`).
+        ``X`` of shape (12960, 8), all text; ``y``, the class names; ``sensitive``, all columns but
+        ``housing``; ``group``, the rows with ``finance`` inconv and ``parents`` usual or
+        pretentious, whose labels the paper corrupts (`make_nursery_experiment` does it).
 
     Examples
     --------

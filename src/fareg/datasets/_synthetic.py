@@ -1,4 +1,4 @@
-"""Synthetic patients of whom a known group is harder to diagnose, and a benchmark for metrics."""
+"""Synthetic patients with a group that is harder to diagnose, and a benchmark for metrics."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def make_synthetic(
 ) -> Dataset:
     """Generate the paper's synthetic diagnoses: six classes, ten features, one hard group.
 
-    ``Feature 1`` tells the label. Of an easy row it tells all: the label is the sixth of [0, 1]
-    that it falls in. Of a hard row it tells only the half: the label is uniform on 0, 1, 2 below
-    0.5 and on 3, 4, 5 above. A row is hard if ``Feature 2`` lies below ``hard_inside`` (rows of
-    the group) or ``hard_outside`` (all others).
+    In an easy row, ``Feature 1`` determines the label: the sixth of [0, 1] that it falls in. In a
+    hard row it determines only the half: the label is uniform on 0, 1, 2 below 0.5 and on 3, 4, 5
+    above. A row is hard if ``Feature 2`` lies below ``hard_inside`` (rows of the group) or
+    ``hard_outside`` (all others).
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def make_synthetic(
         or Youth, or Female and Middle or Elder. ``"none"``: nobody, so ``hard_outside`` is the
         share of hard rows everywhere and ``hard_inside`` has no effect.
     hard_inside, hard_outside : float, default 0.9 and 0.1
-        Share of hard rows inside and outside the group. The paper's tables come with the defaults,
-        the formula in its appendix is 1 and 0.
+        Share of hard rows inside and outside the group. The defaults give the paper's tables, 1 and
+        0 the formula in its appendix.
     random_state : int, Generator or None, default None
         Seed.
 
@@ -71,9 +71,9 @@ def make_synthetic(
 
     Notes
     -----
-    The paper does not say what makes nine in ten rows of the group hard. Here it is a second,
-    observed feature, as in Zhou and Sesia (2024), whose settings the paper follows. A hidden coin
-    in its place, or Feature 1 itself, makes little difference.
+    The paper does not say what makes nine in ten rows of the group hard. Here it is a second
+    feature, as in Zhou and Sesia (2024), whose settings the paper follows. Hidden random numbers,
+    or Feature 1 itself, make little difference.
 
     Examples
     --------
@@ -113,8 +113,8 @@ def make_metric_benchmark(
     """Generate the paper's benchmark for worst-slab metrics: a hard region that is no slab.
 
     Ten features are uniform on [0, 1]. A row is hard if exactly one of ``x0 >= 0.1`` and
-    ``x1 >= 0.1`` holds, which is 18% of the rows; ``x2`` tells the label as Feature 1 does in
-    `make_synthetic`.
+    ``x1 >= 0.1`` holds, which is 18% of the rows; ``x2`` determines the label as Feature 1 does
+    in `make_synthetic`.
 
     Parameters
     ----------
