@@ -85,7 +85,7 @@ class SetTable:
 
     @classmethod
     def from_labels(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
-        """Find the true labels among the classes, and note those that are missing."""
+        """Find the true labels among the classes, and note those that are not."""
         codes = label_codes(labels, classes)
         if n_unknown := int((codes < 0).sum()):
             notes += (

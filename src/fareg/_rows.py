@@ -144,7 +144,7 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
 
 
 def repeated_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray] | None:
-    """Return what :func:`distinct_rows` returns, or None if hardly any of the first rows repeat."""
+    """Return the distinct rows, or None if rows are few or most of the first rows differ."""
     first_rows = columns.iloc[:FIRST_ROWS]
     if len(columns) <= FIRST_ROWS or 2 * len(distinct_rows(first_rows)[0]) > FIRST_ROWS:
         return None

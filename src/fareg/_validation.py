@@ -226,7 +226,7 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     """Return class probabilities as a float array of shape (n_samples, n_classes).
 
     A row whose sum differs from 1 by at most the error of rounding to two decimals (0.005 per
-    class, 0.05 in total) is divided by its sum. Errors count rows from ``first_row``.
+    class, at most 0.05) is divided by its sum. Errors count rows from ``first_row``.
     """
     p: FloatArray = np.asarray(proba, dtype=np.float64)
     if p.ndim != 2:

@@ -174,7 +174,7 @@ class CovariateShift:
     def ratios(self, tables: Sequence[pd.DataFrame]) -> FloatArray:
         """Return the weight of each row, shape (n,)."""
         if not self.models:
-            raise NotConformalizedError("this CovariateShift knows no weights; call fit first")
+            raise NotConformalizedError("this CovariateShift has no weights; call fit first")
         return self._ratios(*self._read(tables[-1]))
 
     def _read(self, table: pd.DataFrame) -> tuple[pd.DataFrame, IntArray]:
@@ -257,7 +257,7 @@ class LabelShift:
         """Return the weight of each label of ``classes``, and of an unknown label at the end."""
         shares = self.shares
         if shares is None:
-            raise NotConformalizedError("this LabelShift knows no shares; pass them, or call fit")
+            raise NotConformalizedError("this LabelShift has no shares; pass them, or call fit")
         numbers = list(shares.values()) if isinstance(shares, Mapping) else []
         columns = label_codes(np.array(list(shares)), classes) if numbers else np.empty(0)
         is_complete = sorted(columns.tolist()) == list(range(len(classes)))
