@@ -166,16 +166,16 @@ def check_drift(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | 
         drift = {} if beside is None else count_strange(summary, beside)
         drift |= count_strange(summary, columns)
         if any(found.unseen + found.empty >= REPORTED * found.rows for found in drift.values()):
-            judge(summary, drift, accept=action == "warn")
+            judge_drift(summary, drift, accept=action == "warn")
 
 
-def added(drift: Drift, other: Drift) -> Drift:
+def add_drift(drift: Drift, other: Drift) -> Drift:
     """Add the strange rows of two parts of a table."""
     names = dict.fromkeys([*drift, *other])
     return {name: drift.get(name, Strange()) + other.get(name, Strange()) for name in names}
 
 
-def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
+def judge_drift(summary: Summary, drift: Drift, *, accept: bool) -> None:
     """Refuse a column if half of it is strange, beyond the share in fit; warn from 5% on."""
     excess = {name: _excess(summary[name], strange) for name, strange in drift.items()}
     found = sorted((name for name in excess if excess[name] >= REPORTED), key=lambda n: -excess[n])

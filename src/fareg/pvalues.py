@@ -259,12 +259,10 @@ def conformal_pvalues(
         raise InvalidInputError(f"scores must not contain NaN, got {int(np.isnan(scores).sum())}")
     if (calibration_categories is None) != (categories is None):
         raise InvalidInputError("pass calibration_categories and categories together, got only one")
-    known = np.asarray([] if calibration_categories is None else calibration_categories, np.int64)
+    known: Any = [] if calibration_categories is None else calibration_categories
     tested = np.asarray(0 if categories is None else categories, dtype=np.int64)
-    n_categories = int(max(known.max(initial=0), tested.max(initial=0))) + 1
-    table = CalibrationScores.sort(
-        calibration_scores, None if categories is None else known, n_categories
-    )
+    n_categories = int(max(np.max(known, initial=0), tested.max(initial=0))) + 1
+    table = CalibrationScores.sort(calibration_scores, calibration_categories, n_categories)
     return table.pvalues(scores, tested, u)
 
 

@@ -11,7 +11,7 @@ import pytest
 import fareg
 from fareg import FaregError, FaregWarning, SplitConformalClassifier
 from fareg._columns import canonical
-from fareg._drift import MAX_KNOWN, Strange, count_strange, judge, summarise
+from fareg._drift import MAX_KNOWN, Strange, count_strange, judge_drift, summarise
 from shell import FRAME, refused, run
 
 N = 400
@@ -128,7 +128,7 @@ def test_rows_like_those_of_fit_are_not_told():
             }
         )
         summary = summarise(canonical(table[:n]))
-        judge(summary, count_strange(summary, canonical(table[n:])), accept=False)
+        judge_drift(summary, count_strange(summary, canonical(table[n:])), accept=False)
 
 
 def test_strange_rows_are_counted_on_both_sides():

@@ -80,8 +80,7 @@ class SelectedLevels(Calibration):
         pairs, ranks = np.unique(pairs, axis=0, return_inverse=True)
         without_new, with_new = ranks.reshape(rates.shape)
         blocks = (without_new[..., start:end] for start, end in itertools.pairwise(first))
-        others = np.concatenate([_max_of_others(block) for block in blocks], axis=2)
-        worst = np.maximum(with_new, others)
+        worst = np.maximum(with_new, np.concatenate(list(map(_max_of_others, blocks)), axis=2))
         significant = _exceeds(pairs[:, 0], pairs[:, 1], self.alpha)
         vars(self).update(boundary=boundary, worst=worst, significant=significant)
 

@@ -174,15 +174,11 @@ class Sample:
         """The label that each row calibrates, zero if all are calibrated together, shape (n,)."""
         return np.zeros(len(self), dtype=np.int64) if self.labels is None else self.labels
 
-    def sorted(
-        self, categories: IntArray, n_categories: int, rows: Any = slice(None)
-    ) -> CalibrationScores:
-        """Sort the scores of some rows, given by a mask, by category."""
-        sizes = None if self.sizes is None else self.sizes[rows]
-        weights = None if self.weights is None else self.weights[rows]
-        return CalibrationScores.sort(
-            self.score[rows], categories[rows], n_categories, sizes, weights, self.new
-        )
+    def sorted(self, categories: IntArray, n: int, rows: Any = slice(None)) -> CalibrationScores:
+        """Sort the scores of some rows, given by a mask, by category, of which there are ``n``."""
+        sizes, weights = (x if x is None else x[rows] for x in (self.sizes, self.weights))
+        scores, categories = self.score[rows], categories[rows]
+        return CalibrationScores.sort(scores, categories, n, sizes, weights, self.new)
 
     def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
         """Sort the scores by cell, or by label in each cell; negative cells do not count."""
@@ -209,7 +205,7 @@ class Sample:
 
 
 class Calibration:
-    """Base of all calibrations."""
+    """Base of the calibrations that have a sample."""
 
     sample: Sample
     alpha: float

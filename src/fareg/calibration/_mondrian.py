@@ -170,10 +170,9 @@ class Mondrian(Calibration):
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """The union of the sets of several calibrations.
+    """The union of sets, which grow with the threshold, so the union has the largest one.
 
-    Sets of one score grow with the threshold, so the union has the largest threshold and the
-    largest p-value. It keeps the promise of every part.
+    Its p-value is the largest p-value, and it keeps the promise of every part.
     """
 
     parts: tuple[Any, ...]  # calibrations of the same rows

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._drift import Drift, accept_drift, added, count_strange, ignore_drift, judge
+from fareg._drift import Drift, accept_drift, add_drift, count_strange, ignore_drift, judge_drift
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs, digest_of, write_text
 from fareg._labels import check_known
@@ -135,7 +135,8 @@ def calibrate_file(
             )
         if counts["seen"]:
             warn(SeenRows.left_out(counts["seen"], n + counts["seen"]))
-        judge(clf.seen_values_, tally.drift, accept=True)  # the new thresholds are for such rows
+        # drift only warns: the new thresholds are for such rows
+        judge_drift(clf.seen_values_, tally.drift, accept=True)
         examples = np.array(tally.examples, dtype=object)
         check_known(counts["unknown"], n, examples, clf.classes_, alpha=clf.alpha_)
         is_small = not source.is_dir() and counts["read"] <= MAX_REMEMBERED
@@ -210,7 +211,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         examples = sorted({*self.examples, *other.examples}, key=str)[:N_EXAMPLES]
-        drift = added(self.drift, other.drift)
+        drift = add_drift(self.drift, other.drift)
         return Tally(self.counts + other.counts, tuple(examples), drift)
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from fareg._columns import canonical
-from fareg._drift import Drift, added, count_strange, ignore_drift, judge
+from fareg._drift import Drift, add_drift, count_strange, ignore_drift, judge_drift
 from fareg._engines import run_tasks
 from fareg._files import (
     KEPT,
@@ -129,7 +129,7 @@ def predict_file(
 
         def check(totals: Totals) -> None:
             check_any(totals.n, source)
-            judge(file.classifier.seen_values_, totals.drift, accept=accept_drift)
+            judge_drift(file.classifier.seen_values_, totals.drift, accept=accept_drift)
 
         if source.is_dir():
             totals = _predict_folder(request, table, target, engine, jobs, progress, check)
@@ -174,7 +174,7 @@ class Totals:
     drift: Drift = field(default_factory=dict)
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(self.sizes + other.sizes, added(self.drift, other.drift))
+        return Totals(self.sizes + other.sizes, add_drift(self.drift, other.drift))
 
     @property
     def n(self) -> int:
@@ -245,7 +245,7 @@ def _predict_part(part: str, request: _Request, root: Path, out: Path) -> Totals
             written = pyarrow.parquet.read_table(target, columns=["size"])
             if (written.schema.metadata or {}).get(SOURCE) == digest.encode():
                 drift = (request.drift(X) for X, _, _ in request.batches(table))
-                return Totals(Counter(written["size"].to_pylist()), reduce(added, drift, {}))
+                return Totals(Counter(written["size"].to_pylist()), reduce(add_drift, drift, {}))
             target.unlink()  # the part held other rows then
         return _write(request, table, target, notes={SOURCE: digest}) if table.count() else Totals()
 
