@@ -122,6 +122,17 @@ def test_the_card_is_yaml_and_markdown_in_which_names_are_no_markup(unequal, tmp
         result.to_card(tmp_path / "card.txt")
 
 
+def test_people_read_groups_like_rules_and_files_keep_their_names(unequal, tmp_path):
+    result = unequal[1]
+    result.to_html(tmp_path / "audit.html")
+    page, numbers = (tmp_path / "audit.html").read_text().split('<script type="application/json"')
+    for text in (page, result.summary(), result.to_markdown()):
+        assert "x = south" in text
+        assert "x=south" not in text
+    assert '"area|x=south"' in numbers
+    assert "area|x=south" in set(result.levels["group"])
+
+
 def test_every_table_is_a_file(unequal, tmp_path):
     unequal[1].to_tables(tmp_path / "t")
     names = {path.stem for path in (tmp_path / "t").iterdir()}

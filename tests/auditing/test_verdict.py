@@ -175,7 +175,7 @@ def test_few_rows_say_what_they_could_not_show_and_many_what_they_would_have():
     assert "smaller gaps may exist" in repaired.next_steps[0]
     for one in (audited(), fitted()):
         assert (one.status, one.label) == ("pass", "No under-covered group found")
-        assert "a group with 30% of the rows if at most 80% of it were covered." in one.sentence
+        assert "a group with 30% of the rows if its coverage were 80% or less." in one.sentence
 
 
 # --- true labels -----------------------------------------------------------------------------

@@ -291,11 +291,10 @@ def _power_sentence(power: Sequence[Mapping[str, Any]]) -> str:
     """Say which groups would have been found, by simulation on the same rows."""
     groups: list[str] = []
     for case in power:
-        share, coverage = percent(case["share"], 0), percent(case["coverage"], 0)
+        share, limit = percent(case["share"], 0), percent(case["coverage"], 0)
         group = f"one with {share}" if groups else f"a group with {share} of the rows"
         two = " that takes two conditions to name" if case["conditions"] == 2 else ""
-        unit = "" if groups else " of it were covered"
-        groups.append(f"{group}{two} if at most {coverage}{unit}")
+        groups.append(f"{group}{two} if {'it' if groups else 'its coverage'} were {limit} or less")
     return f"Four times in five, this audit would have found {_joined(groups)}." if groups else ""
 
 
