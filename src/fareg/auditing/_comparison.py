@@ -17,7 +17,7 @@ from fareg._words import HTML
 from fareg.auditing._audit import audit
 from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._reading import read_clusters
-from fareg.auditing._result import AuditResult, write_tables, written
+from fareg.auditing._result import AuditResult, save_text, write_tables
 from fareg.auditing._tables import ENDINGS, group_changes, levels_before_and_after, records
 from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
@@ -195,7 +195,7 @@ class Comparison:
                 ],
                 "levels": self.story["rows"] if self.story else None,
                 "caption": f"Coverage by level of disadvantage: {self.names[0]} (squares), "
-                f"{self.names[1]} (discs), and the promised level (dashed).",
+                f"{self.names[1]} (discs), and the promise (dashed).",
                 "confidence_level": self.confidence_level,
             }
         )
@@ -228,7 +228,7 @@ class Comparison:
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card on the sets after, Markdown after YAML."""
-        return written(path, render_markdown(self.to_dict(), as_card=True))
+        return save_text(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write the groups before and after, and every table of the audit, as CSV files."""
@@ -309,20 +309,20 @@ def compare_sets(
 
 
 def level_story(
-    levels: RowLevels, people: Mapping[str, Audited], named: Sequence[Any] = ()
+    row_levels: RowLevels, people: Mapping[str, Audited], named: Sequence[Any] = ()
 ) -> dict[str, Any]:
     """Return what a report shows of levels of disadvantage, in plain types.
 
     ``rows`` has one entry per level, ``top`` joins the levels with raised thresholds, and
     ``others`` joins all other levels (None if everyone shares one threshold).
     """
-    n_levels, first = levels.n_levels, levels.first_raised
-    is_top = (levels.levels >= first).astype(np.int64)
+    n_levels, first = row_levels.n_levels, row_levels.first_raised
+    is_top = (row_levels.levels >= first).astype(np.int64)
     others, top = records(levels_before_and_after(is_top, 2, people).drop(columns="level"))
     return {
         "n_levels": n_levels,
         "named": [rule.text for rule in named],
-        "rows": records(levels_before_and_after(levels.levels, n_levels, people)),
+        "rows": records(levels_before_and_after(row_levels.levels, n_levels, people)),
         "top": {**top, "first": first, "last": n_levels - 1},
         "others": others if first > 0 else None,
     }

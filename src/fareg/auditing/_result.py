@@ -301,7 +301,7 @@ class AuditResult:
     def to_json(self, path: AnyPath | None = None) -> str:
         """Return :meth:`to_dict` as text, and write it to a .json file if one is named."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        return written(path, text + "\n", JSON)
+        return save_text(path, text + "\n", JSON)
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
@@ -310,11 +310,11 @@ class AuditResult:
 
     def to_markdown(self, path: AnyPath | None = None) -> str:
         """Return the verdict and the first table as Markdown; write them to ``path`` if given."""
-        return written(path, render_markdown(self.to_dict()))
+        return save_text(path, render_markdown(self.to_dict()))
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card, Markdown after YAML as Hugging Face reads it."""
-        return written(path, render_markdown(self.to_dict(), as_card=True))
+        return save_text(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write every table as a CSV file into a folder, which is created if needed."""
@@ -330,8 +330,8 @@ def write_tables(folder: AnyPath, tables: Mapping[str, pd.DataFrame]) -> None:
         write_text(Path(folder) / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
 
 
-def written(path: AnyPath | None, text: str, endings: tuple[str, ...] = MARKDOWN) -> str:
-    """Return a text, and write it to a file if one is named."""
+def save_text(path: AnyPath | None, text: str, endings: tuple[str, ...] = MARKDOWN) -> str:
+    """Return a text, after writing it to a file if one is named."""
     if path is not None:
         check_output(path, endings=endings)
         write_text(path, text)

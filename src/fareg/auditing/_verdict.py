@@ -211,25 +211,27 @@ def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
     labels, small_labels = facts.labels
     sentences = [_coverage_sentence(status, facts)]
     if status not in ("low", "finding"):
-        sentences += [f"A slight gap was verified: {_group(slight)}."] if slight else []
+        sentences += [f"A slight gap was verified: {_describe_first(slight)}."] if slight else []
         sentences.append(_power_sentence(facts.power))
     if small:
         verified = "A small group was verified to be covered less often"
-        sentences.append(f"{verified}: {_group(small)}; {few}.")
+        sentences.append(f"{verified}: {_describe_first(small)}; {few}.")
     if labels:
-        missed = "; ".join(map(_label, labels[:MAX_LABELS_NAMED]))
+        missed = "; ".join(map(_describe_label, labels[:MAX_LABELS_NAMED]))
         target = confidence(facts.confidence_level)
         sentences.append(f"By true label, sets cover only {missed}, instead of {target}.")
         if further := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
             sentences.append(f"Other labels that are covered far less: {further}.")
     if small_labels:
-        more = _more(small_labels)
-        sentences.append(f"A small label stands out: {_label(small_labels[0])}{more}; {few}.")
+        more = _further(small_labels)
+        sentences.append(
+            f"A small label stands out: {_describe_label(small_labels[0])}{more}; {few}."
+        )
     for group in facts.unequal[:1]:
         sentences.append(
             f"Set sizes differ: {group.rule} gets {size(group.mean_size)} labels per set, everyone "
             f"else {size(group.others_size)} ({p_value(group.adjusted_p_value, 'adjusted p')})"
-            f"{_more(facts.unequal)}."
+            f"{_further(facts.unequal)}."
         )
     return Verdict.of(
         status,
@@ -252,7 +254,7 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
         if main:
             small = facts.kinds["small"]
             of = f" of {MIN_HEADLINE_ROWS} {facts.unit} or more" if small else ""
-            worst = f"the worst group{of} is {_group([main])}"
+            worst = f"the worst group{of} is {_describe_first([main])}"
         if n := 0 if main else len(facts.findings):
             worst = (
                 f"{'one group was' if n == 1 else f'{n} groups were'} verified to be below too, "
@@ -314,7 +316,7 @@ def _title(status: str, facts: Facts) -> str:
 
 def _audit_steps(status: str, facts: Facts, settings: Settings) -> list[str]:
     small = facts.kinds["small"]
-    wanted = f"more rows like those of {small[0].rule}" if small else _more_of(facts.unit)
+    wanted = f"more rows like those of {small[0].rule}" if small else _more_data(facts.unit)
     enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
     line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
     steps = {
@@ -447,7 +449,7 @@ def fit_verdict(
     }
     if any(change.is_small for change in repairs or ()):
         steps["unclear"] = (
-            f"Fit on {_more_of(left.unit)}: a group needs at least {MIN_HEADLINE_ROWS} test "
+            f"Fit on {_more_data(left.unit)}: a group needs at least {MIN_HEADLINE_ROWS} test "
             f"{left.unit} before its coverage can be judged."
         )
     elif audit.status == "unclear":
@@ -473,7 +475,7 @@ def _with_repairs(
     target, small = left.confidence_level, left.kinds["small"]
     outcomes = [change.outcome(target) for change in repairs]
     status = min((outcome for outcome, _ in outcomes), key=("finding", "unclear", "pass").index)
-    title = _counted([text for _, text in outcomes])
+    title = _title_of_outcomes([text for _, text in outcomes])
     of_repairs = [change.repair(target) for change in repairs]
     if audit.status == "low":
         return "low", audit.label, [*audit.sentences, *of_repairs]
@@ -492,7 +494,7 @@ def _with_repairs(
     return status, title, [*of_repairs, *audit.sentences]
 
 
-def _counted(texts: list[str]) -> str:
+def _title_of_outcomes(texts: list[str]) -> str:
     """Return a title that counts groups by their outcome."""
     several = {"was": "were", "is": "are", "it": "them"}
     parts = []
@@ -511,22 +513,22 @@ def _evidence(group: Finding) -> str:
     return evidence(group.to_dict())
 
 
-def _group(groups: Sequence[Finding]) -> str:
+def _describe_first(groups: Sequence[Finding]) -> str:
     first = groups[0]
     covered = coverage_of(first.rate.to_dict())
-    return f"{first.rule}, {covered} ({_evidence(first)}){_more(groups)}"
+    return f"{first.rule}, {covered} ({_evidence(first)}){_further(groups)}"
 
 
-def _label(label: Label) -> str:
+def _describe_label(label: Label) -> str:
     name, rate = label[0], {**label[1].to_dict(), "p_value": None}
     return f"{coverage_of(rate, f' whose true label is {name}')} ({evidence(rate)})"
 
 
-def _more(groups: Sequence[Any]) -> str:
+def _further(groups: Sequence[Any]) -> str:
     return f", and {len(groups) - 1} more like it" if len(groups) > 1 else ""
 
 
-def _more_of(unit: str) -> str:
+def _more_data(unit: str) -> str:
     return "more rows" if unit == "rows" else "rows of more clusters"
 
 
@@ -534,7 +536,7 @@ def _joined(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _listed(labels: Sequence[Label]) -> str:
+def _label_names(labels: Sequence[Label]) -> str:
     names = [name for name, _ in labels[:MAX_LABELS_NAMED]]
     more = len(labels) - len(names)
     return _joined([*names, f"{more} more"] if more else names)
@@ -545,7 +547,7 @@ def _label_title(facts: Facts) -> str:
     if not others:
         return f"true label {name} is covered only {percent(rate.share)}"
     far = f"covered far less than {confidence(facts.confidence_level)}"
-    return f"true labels {_listed(facts.labels[0])} are {far}"
+    return f"true labels {_label_names(facts.labels[0])} are {far}"
 
 
 def _labels_steps(facts: Facts, *, label_conditional: bool) -> list[str]:
@@ -553,7 +555,7 @@ def _labels_steps(facts: Facts, *, label_conditional: bool) -> list[str]:
     labels = facts.labels[0]
     if not labels:
         return []
-    names = _listed(labels)
+    names = _label_names(labels)
     if label_conditional:
         return [f"Add calibration rows of {names}: each label already has its own calibration."]
     return [

@@ -20,7 +20,7 @@ from scipy.stats import chi2
 from fareg._validation import FloatArray
 from fareg.metrics._slab_search import Counts, Points, Term, sums, terms, worst_segments
 
-MAX_FEATURES = 4  # a fitted direction uses at most so many features
+MAX_FEATURES = 4  # of a fitted direction
 N_TRIED = 5  # sets of features whose joint fit is computed in each step
 SIGNIFICANCE = 0.05  # of further features, over all features
 N_STEPS = 4

@@ -50,7 +50,7 @@ class NumericCode:
 
     @classmethod
     def learn(cls, X: Any) -> NumericCode:
-        """Learn medians and levels from a table."""
+        """Learn medians and categories from a table."""
         columns: list[float | Levels] = []
         for _, column in canonical(check_table(X)).items():
             if column.dtype == object:

@@ -85,7 +85,7 @@ def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def table_cells(row: Mapping[str, Any], most: int | None = None) -> list[str]:
-    """Return a row of the first table as texts, with at most so many characters of a group."""
+    """Return a row of the first table as texts, with at most ``most`` characters of a group."""
     interval = _words.TOO_FEW if row["few"] else _words.interval(row["low"], row["high"])
     name = row["group"] if row["kind"] == "label" else _words.group_name(row["group"])
     name = name if most is None else _words.shortened(name, most)
