@@ -195,7 +195,7 @@ class Comparison:
                 ],
                 "levels": self.story["rows"] if self.story else None,
                 "caption": f"Coverage by level of disadvantage: {self.names[0]} (squares), "
-                f"{self.names[1]} (discs), and the promise (dashed).",
+                f"{self.names[1]} (discs), promised coverage (dashed).",
                 "confidence_level": self.confidence_level,
             }
         )

@@ -223,10 +223,8 @@ def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
         if further := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
             sentences.append(f"Other labels that are covered far less: {further}.")
     if small_labels:
-        more = _further(small_labels)
-        sentences.append(
-            f"A small label stands out: {_describe_label(small_labels[0])}{more}; {few}."
-        )
+        label = _describe_label(small_labels[0])
+        sentences.append(f"A small label stands out: {label}{_further(small_labels)}; {few}.")
     for group in facts.unequal[:1]:
         sentences.append(
             f"Set sizes differ: {group.rule} gets {size(group.mean_size)} labels per set, everyone "
@@ -253,13 +251,13 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
         worst = "no single group stands out"
         if main:
             small = facts.kinds["small"]
-            of = f" of {MIN_HEADLINE_ROWS} {facts.unit} or more" if small else ""
-            worst = f"the worst group{of} is {_describe_first([main])}"
-        if n := 0 if main else len(facts.findings):
+            large = f" of {MIN_HEADLINE_ROWS} {facts.unit} or more" if small else ""
+            worst = f"the worst group{large} is {_describe_first([main])}"
+        elif n := len(facts.findings):
+            groups = "one group was" if n == 1 else f"{n} groups were"
             worst = (
-                f"{'one group was' if n == 1 else f'{n} groups were'} verified to be below too, "
-                f"but none with at least {MIN_HEADLINE_ROWS} {facts.unit} is clearly worse off "
-                "than everyone"
+                f"{groups} verified to be below too, but none with at least {MIN_HEADLINE_ROWS} "
+                f"{facts.unit} is clearly worse off than everyone"
             )
         share = f"{covered} of everyone"
         if clustered:
@@ -274,9 +272,9 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
         which = "Random rows of random clusters" if clustered else "Rows"
         return (
             f"{which} with {main.rule} are covered {percent(main.rate.share)} of the time instead "
-            f"of {target} ({_evidence(main)}), verified on about {rows(main.rate.n)} that played "
-            f"no part in finding them, and found in {main.n_found} of {main.n_splits} random "
-            "halves."
+            f"of {target} ({evidence(main.to_dict())}), verified on about {rows(main.rate.n)} that "
+            f"played no part in finding them, and found in {main.n_found} of {main.n_splits} "
+            "random halves."
         ) + (further and f" Also found: {further}.")
     if not (facts.findings or facts.power or facts.labels[0]):
         why = ", as the rows of a cluster count as one" if clustered else ""
@@ -327,7 +325,7 @@ def _audit_steps(status: str, facts: Facts, settings: Settings) -> list[str]:
         "pass": "Audit again when new rows with labels arrive.",
     }
     if facts.weak and not small:
-        steps["unclear"] = _on_more_rows(facts)
+        steps["unclear"] = _weak_test_step(facts)
     chosen = [steps[status]] if status in steps else []
     if status == "low":
         chosen = _low_steps(facts, steps["finding"] if facts.main else MEND_GROUP)
@@ -445,7 +443,7 @@ def fit_verdict(
         "finding": audit.next_steps[0] if audit.status == "finding" else MEND_GROUP,
         "unclear": f"{USE[:-1]}: on these test rows the group was covered as promised before.",
         "unequal": MEND_SIZES,
-        "pass": _on_more_rows(left) if left.weak else USE,
+        "pass": _weak_test_step(left) if left.weak else USE,
     }
     if any(change.is_small for change in repairs or ()):
         steps["unclear"] = (
@@ -509,14 +507,10 @@ def _title_of_outcomes(texts: list[str]) -> str:
 # --- pieces of sentences ---
 
 
-def _evidence(group: Finding) -> str:
-    return evidence(group.to_dict())
-
-
 def _describe_first(groups: Sequence[Finding]) -> str:
     first = groups[0]
-    covered = coverage_of(first.rate.to_dict())
-    return f"{first.rule}, {covered} ({_evidence(first)}){_further(groups)}"
+    covered, basis = coverage_of(first.rate.to_dict()), evidence(first.to_dict())
+    return f"{first.rule}, {covered} ({basis}){_further(groups)}"
 
 
 def _describe_label(label: Label) -> str:
@@ -565,7 +559,7 @@ def _labels_steps(facts: Facts, *, label_conditional: bool) -> list[str]:
     ]
 
 
-def _on_more_rows(facts: Facts) -> str:
+def _weak_test_step(facts: Facts) -> str:
     """Return the step after a test that could show little."""
     return (
         "Test on more rows before you conclude that nobody is left out: "
