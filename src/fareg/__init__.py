@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from fareg._lazy import lazy_names as _lazy_names
 
-if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports when needed
+if _TYPE_CHECKING:  # for type checkers and editors; Python imports a name when it is used
     from fareg._drift import accept_drift
     from fareg._validation import FaregError, FaregWarning
     from fareg._version import __version__ as __version__

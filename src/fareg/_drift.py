@@ -159,11 +159,11 @@ def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
     return drift
 
 
-def check_drift(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | None) -> None:
-    """Judge canonical columns, and those of the table next to them, unless drift is ignored."""
+def check_drift(summary: Summary, columns: pd.DataFrame, others: pd.DataFrame | None) -> None:
+    """Judge canonical columns, and those of another table, unless drift is ignored."""
     action = _action.get()
     if action != "ignore" and len(columns) >= MIN_ROWS:
-        drift = {} if beside is None else count_strange(summary, beside)
+        drift = {} if others is None else count_strange(summary, others)
         drift |= count_strange(summary, columns)
         if any(found.unseen + found.empty >= REPORTED * found.rows for found in drift.values()):
             judge_drift(summary, drift, accept=action == "warn")

@@ -25,16 +25,16 @@ ROLES = {"calibration": 1, "learning": 2, "prediction": 3}  # numbers of roles a
 
 
 def row_hashes(
-    columns: pd.DataFrame, key: int, beside: Any = None, ids: Any = None, labels: Any = None
+    columns: pd.DataFrame, key: int, numbers: Any = None, ids: Any = None, labels: Any = None
 ) -> Any:
     """Return a hash of 64 bits (uint64) per row, of its values and ``key`` alone.
 
-    The values are those of the canonical columns, of the numbers ``beside`` them, of ``ids``, which
-    are texts, and of ``labels``, which are numbers.
+    The values are those of the canonical columns, of further ``numbers``, of ``ids`` (texts) and of
+    ``labels`` (whole numbers).
     """
     state = _mix(np.full(len(columns), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     hashes = [_hashes(column) for _, column in columns.items()]
-    hashes += [] if beside is None else [_bits(column) for column in np.asarray(beside, float).T]
+    hashes += [] if numbers is None else [_bits(column) for column in np.asarray(numbers, float).T]
     for position, column_hashes in enumerate(hashes):
         state = _mix(state ^ (column_hashes + np.uint64(position)))
     state = state if ids is None else _mix(state ^ _text_hashes(ids))
