@@ -89,7 +89,7 @@ def test_pvalues_equal_the_double_loop_and_agree_with_quantiles(calibration, sco
     tests=st.lists(st.tuples(coarse_scores, st.integers(-1, 5)), min_size=1, max_size=10),
     alpha=levels,
 )
-def test_categories_are_calibrated_apart(rows, tests, alpha):
+def test_categories_are_calibrated_separately(rows, tests, alpha):
     scores, categories = [s for s, _ in rows], [c for _, c in rows]
     p = conformal_pvalues(
         scores,
@@ -101,10 +101,10 @@ def test_categories_are_calibrated_apart(rows, tests, alpha):
         scores, categories, max(categories, default=-1) + 1
     ).quantiles(alpha)[:-1]
     for (score, category), value in zip(tests, p, strict=True):
-        own = [s for s, c in rows if c == category and c >= 0]
-        assert value == slow_pvalue(own, score)
+        in_category = [s for s, c in rows if c == category and c >= 0]
+        assert value == slow_pvalue(in_category, score)
         if 0 <= category < len(thresholds):
-            assert thresholds[category] == CalibrationScores.sort(own).quantiles(alpha)[0]
+            assert thresholds[category] == CalibrationScores.sort(in_category).quantiles(alpha)[0]
             assert (value > alpha) == (score <= thresholds[category])
 
 
@@ -161,13 +161,13 @@ def test_each_person_counts_once_exactly(seed):
     sizes = np.repeat(people, people)
     scores = rng.integers(12, size=len(sizes)) / 12  # many ties
     table = CalibrationScores.sort(scores, sizes=sizes)
-    asked = np.append(np.unique(scores), [-1.0, 2.0])
+    tested = np.append(np.unique(scores), [-1.0, 2.0])
     for alpha in (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)):
         threshold, pvalue = by_hand(scores, sizes, alpha)
         assert table.quantiles(float(alpha))[0] == threshold
-        p = table.pvalues(asked)
-        np.testing.assert_allclose(p, [float(pvalue(s)) for s in asked], rtol=1e-12)
-        np.testing.assert_array_equal(p > float(alpha), asked <= threshold)
+        p = table.pvalues(tested)
+        np.testing.assert_allclose(p, [float(pvalue(s)) for s in tested], rtol=1e-12)
+        np.testing.assert_array_equal(p > float(alpha), tested <= threshold)
 
 
 def test_nine_people_are_enough_for_nine_in_ten_whatever_their_numbers_of_points():

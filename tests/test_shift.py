@@ -63,7 +63,7 @@ def test_methods_take_weights_or_say_why_not(method):
         calibrated(KnownWeights("weight"), method, clusters=np.arange(N) // 2)
 
 
-def test_weights_beside_the_table():
+def test_weights_in_sensitive_features():
     X, y, proba = table()
     beside = X[["sex", "weight"]]
     clf = FaReGClassifier(random_state=0, sensitive_features=["sex"])
@@ -212,8 +212,8 @@ def test_learning_is_refused_where_it_cannot_work(fit, words):
 def test_a_watch_of_weighted_sets_learns_from_its_first_rows_and_belongs_to_one_model(tmp_path):
     X, y, proba = table(seed=4)
     monitor = fareg.CoverageMonitor(calibrated(KnownWeights("weight")))
-    told = monitor.update(X[:150], y[:150], proba=proba[:150]).summary()
-    assert told.loc["everyone", "verdict"].startswith("learning")
+    summary = monitor.update(X[:150], y[:150], proba=proba[:150]).summary()
+    assert summary.loc["everyone", "verdict"].startswith("learning")
     monitor.save(tmp_path / "s.json")
     with pytest.raises(FaregError, match="another model"):
         fareg.CoverageMonitor.load(tmp_path / "s.json", calibrated(None))

@@ -97,9 +97,9 @@ def test_further_numbers_are_uniform_and_independent_of_the_first_and_of_each_ot
     u = np.random.default_rng(0).random(20_000)
     numbers = [u, *(further_uniforms(u, purpose) for purpose in (1, 2, 3))]
     n_pairs = 6
-    for own in numbers[1:]:
-        assert kstest(own, "uniform").pvalue > FALSE_ALARM / 3
-        assert ((own >= 0) & (own < 1)).all()
+    for column in numbers[1:]:
+        assert kstest(column, "uniform").pvalue > FALSE_ALARM / 3
+        assert ((column >= 0) & (column < 1)).all()
     for j in range(len(numbers)):
         for i in range(j):
             assert spearmanr(numbers[i], numbers[j]).pvalue > FALSE_ALARM / n_pairs

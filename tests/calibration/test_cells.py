@@ -67,9 +67,9 @@ def test_rows_that_calibration_never_saw_get_a_full_set_and_one_warning():
     rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)
     found = Mondrian.fit(LevelCells(), rows, 0.25, label_conditional=False)
     n_unseen = int((batch.people["level"] == 4).sum())
-    with pytest.warns(FaregWarning, match=f"{n_unseen} of 50 rows") as told:
+    with pytest.warns(FaregWarning, match=f"{n_unseen} of 50 rows") as caught:
         thresholds = found.thresholds(batch)
-    assert len(told) == 1
+    assert len(caught) == 1
     np.testing.assert_array_equal(np.isinf(thresholds[:, 0]), batch.people["level"] == 4)
 
 
@@ -186,11 +186,11 @@ def test_thresholds_of_calibration_rows_are_those_of_their_true_labels(name, lab
     nothing = np.zeros((n, rows.n_classes))
     batch = Batch(rows.people, nothing, nothing, rows.u)
     thresholds = np.broadcast_to(found.thresholds(batch), nothing.shape)
-    own = thresholds[np.arange(n), rows.y]
+    expected = thresholds[np.arange(n), rows.y]
     if label_conditional:  # an unknown label has no threshold, except where nothing is promised
         promised = (thresholds > -np.inf).any(axis=1)
-        own = np.where((rows.y < 0) & promised, np.inf, own)
-    np.testing.assert_array_equal(found.row_thresholds(), own)
+        expected = np.where((rows.y < 0) & promised, np.inf, expected)
+    np.testing.assert_array_equal(found.row_thresholds(), expected)
 
 
 def test_parts_that_contradict_each_other_are_refused():

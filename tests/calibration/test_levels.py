@@ -129,7 +129,7 @@ def test_sets_agree_at_every_level_a_pvalue_can_take():
             np.testing.assert_array_equal(p > alpha, tested <= theta[:, None])
 
 
-def problems_of(rows, label_conditional):
+def label_masks(rows, label_conditional):
     """Return which rows calibrate each label, or all labels together."""
     if label_conditional:
         return [rows.y == label for label in range(3)]
@@ -144,13 +144,14 @@ def test_the_calibration_of_rows_equals_the_functions(label_conditional, alpha):
     found = LevelThresholds.fit(LevelColumn(4), rows, alpha, label_conditional=label_conditional)
     found.check(batch, 3 if label_conditional else None, alpha)
     levels, wanted = (LevelColumn(4).levels(some.people) for some in (rows, batch))
-    problems = problems_of(rows, label_conditional)
+    parts = label_masks(rows, label_conditional)
     thresholds, p = found.thresholds(batch), found.pvalues(batch)
-    assert thresholds.shape == (60, len(problems))
-    for k, own in enumerate(problems):
-        theta = level_thresholds(rows.score[own], levels[own], 4, alpha=alpha)
+    assert thresholds.shape == (60, len(parts))
+    for k, part in enumerate(parts):
+        theta = level_thresholds(rows.score[part], levels[part], 4, alpha=alpha)
         columns = [k] if label_conditional else [0, 1, 2]
-        expected = level_pvalues(rows.score[own], levels[own], batch.scores[:, columns], wanted, 4)
+        tested = batch.scores[:, columns]
+        expected = level_pvalues(rows.score[part], levels[part], tested, wanted, 4)
         np.testing.assert_array_equal(found.theta[k], theta)
         np.testing.assert_array_equal(thresholds[:, k], theta[wanted])
         np.testing.assert_array_equal(p[:, columns], expected)
@@ -168,16 +169,16 @@ def test_an_order_for_every_label_equals_fitting_each_label_by_itself(alpha, n_c
     thresholds, p = found.thresholds(batch), found.pvalues(batch)
     assert orders.n_levels == (4, 4, 2) == tuple(map(len, found.theta))
     for label in range(3):
-        own = rows.y == label
+        mask = rows.y == label
         # people who have rows of other labels too keep the weights that they have among all rows
-        sample = Sample(rows.score[own], None, 1, None if sizes is None else sizes[own])
+        sample = Sample(rows.score[mask], None, 1, None if sizes is None else sizes[mask])
         alone = LevelThresholds(
-            OneOrder(orders, label), sample, orders.levels(rows.people)[own, label], alpha
+            OneOrder(orders, label), sample, orders.levels(rows.people)[mask, label], alpha
         )
         part = replace(batch, scores=batch.scores[:, [label]])
         np.testing.assert_array_equal(thresholds[:, [label]], alone.thresholds(batch))
         np.testing.assert_array_equal(p[:, [label]], alone.pvalues(part))
-        np.testing.assert_array_equal(found.row_thresholds()[own], alone.row_thresholds())
+        np.testing.assert_array_equal(found.row_thresholds()[mask], alone.row_thresholds())
         assert found.pooled_levels(label) == alone.pooled_levels()
     np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
 
@@ -201,10 +202,10 @@ class OneOrder:
 def test_levels_above_split_thresholds_are_an_upper_set(label_conditional):
     rows = make_rows(6, 150, 4, unknown=0.0)
     found = LevelThresholds.fit(LevelColumn(4), rows, 0.2, label_conditional=label_conditional)
-    problems = problems_of(rows, label_conditional)
-    split = [conformal(rows.score[own], Fraction(1, 5)) for own in problems]
+    masks = label_masks(rows, label_conditional)
+    split = [conformal(rows.score[mask], Fraction(1, 5)) for mask in masks]
     np.testing.assert_array_equal(found.sample.split_thresholds(0.2), split)
-    raised = np.any([own > s for own, s in zip(found.theta, split, strict=True)], axis=0)
+    raised = np.any([theta > s for theta, s in zip(found.theta, split, strict=True)], axis=0)
     first = found.first_raised()
     assert not raised[:first].any()
     assert raised[first:].all() or not raised.any()
@@ -273,17 +274,17 @@ def test_people_count_once_in_every_run_of_levels(seed):
         return sum(w for s, level, w in rows if a <= level <= b and inside(s))
 
     def pvalue(level, s):
-        def own(a, b):
+        def p_ab(a, b):
             return (1 + of(a, b, lambda v: v >= s)) / (1 + of(a, b, lambda v: True))
 
-        return max(min(own(a, b) for b in range(level, n_levels)) for a in range(level + 1))
+        return max(min(p_ab(a, b) for b in range(level, n_levels)) for a in range(level + 1))
 
     alpha, sample = ALPHAS[seed % len(ALPHAS)], Sample(scores, None, 1, sizes)
     calibration = LevelThresholds(LevelColumn(n_levels), sample, levels, float(alpha))
     for level in range(n_levels):
         tested = np.append(VALUES, 0.05)
         exact = [pvalue(level, s) for s in tested]
-        own = _pvalues(calibration.tables[0], tested[:, None], np.full(len(tested), level))[:, 0]
-        np.testing.assert_allclose(own, [float(p) for p in exact], rtol=1e-12)
+        p = _pvalues(calibration.tables[0], tested[:, None], np.full(len(tested), level))[:, 0]
+        np.testing.assert_allclose(p, [float(p) for p in exact], rtol=1e-12)
         kept = [p > alpha for p in exact]
         np.testing.assert_array_equal(tested <= calibration.theta[0][level], kept)

@@ -34,10 +34,10 @@ def test_sets_are_those_of_the_residuals(label_conditional, step, alpha):
         residuals = batch.scores - tau.predict(batch.people)[:, None]
         sets, p = np.empty(residuals.shape, dtype=bool), np.empty(residuals.shape)
         for label in range(3):
-            own = known[rows.y == label] if label_conditional else known
-            eta = conformal_quantile(own, confidence_level=1 - alpha)
+            calibration = known[rows.y == label] if label_conditional else known
+            eta = conformal_quantile(calibration, confidence_level=1 - alpha)
             sets[:, label] = residuals[:, label] <= eta
-            p[:, label] = conformal_pvalues(own, residuals[:, label])
+            p[:, label] = conformal_pvalues(calibration, residuals[:, label])
         thresholds = found.thresholds(batch)
         np.testing.assert_array_equal(batch.scores <= thresholds, sets)
         np.testing.assert_array_equal(found.pvalues(batch), p)
@@ -62,8 +62,8 @@ def test_nine_tenths_of_the_scores_of_every_level_are_below_the_learned_quantile
     level = rows.people["level"].to_numpy()
     rows = replace(rows, score=level + np.random.default_rng(0).random(3000))
     tau = learn_quantile(rows, 0.1, seed=0).predict(rows.people)
-    for own in range(3):
-        assert (rows.score <= tau)[level == own].mean() == pytest.approx(0.9, abs=0.03)
+    for k in range(3):
+        assert (rows.score <= tau)[level == k].mean() == pytest.approx(0.9, abs=0.03)
     # how far the scores above a quantile are does not change it
     cut = replace(rows, score=np.where(rows.score > 2.97, np.inf, rows.score))
     np.testing.assert_allclose(

@@ -56,10 +56,10 @@ def test_sets_are_those_of_the_refit_with_the_test_row(seed):
     of_levels = LevelThresholds(Given(n_levels), sample, levels, alpha)
     of_cells = Mondrian(Given(n_levels), sample, levels, alpha)
     of_all = Mondrian(Everyone(), sample, np.zeros(n, dtype=np.int64), alpha)
-    own = joined[1] == level
+    rows = joined[1] == level
     expected = {
         of_levels: refitted(*joined, level, alpha),
-        of_cells: weighted_quantile(joined[0][own], joined[2][own], alpha),
+        of_cells: weighted_quantile(joined[0][rows], joined[2][rows], alpha),
         of_all: weighted_quantile(joined[0], joined[2], alpha),
     }
     for calibration, threshold in expected.items():

@@ -1,4 +1,4 @@
-"""Columns that are not like those of fit are told from 5% on and refused from half."""
+"""Columns that differ from those of fit: a warning from 5% on, a refusal from half on."""
 
 import json
 import warnings
@@ -58,7 +58,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("column", CHANGES)
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_strange_columns_are_told_from_a_twentieth_and_refused_from_half(column, make):
+def test_strange_columns_give_a_warning_from_a_twentieth_and_an_error_from_half(column, make):
     clf, (strange, words) = fitted(), CHANGES[column]
 
     def changed(share):
@@ -81,12 +81,12 @@ def test_strange_columns_are_told_from_a_twentieth_and_refused_from_half(column,
     assert words in str(caught[0].message)
 
 
-def test_dates_are_told_as_dates():
+def test_messages_write_dates_as_dates():
     with pytest.raises(FaregError, match="outside 2020-01-01 to 2021-02-03, such as 2030-01-01"):
         fitted().predict_set(X.assign(day=pd.Timestamp("2030-01-01")))
 
 
-def test_columns_of_an_array_and_beside_the_table_are_judged_too():
+def test_columns_of_an_array_and_of_a_second_table_are_judged_too():
     numbers = X[["age", "pay"]].to_numpy()
     with pytest.raises(FaregError, match="column x0: 100"):
         fitted(numbers).predict_set(numbers + 1000)
@@ -114,7 +114,7 @@ def test_values_that_name_single_rows_are_new_in_every_table():
 
 
 @pytest.mark.filterwarnings("error")
-def test_rows_like_those_of_fit_are_not_told():
+def test_rows_like_those_of_fit_give_no_warning():
     """Many small tables with rare towns, ages and gaps, each half of which teaches."""
     rng = np.random.default_rng(1)
     for _ in range(300):
@@ -174,10 +174,10 @@ def test_a_recoded_file_is_refused_with_nothing_written(data, place, tmp_path):
     out = tmp_path / ("sets.csv" if data == "odd.csv" else "sets")
     command = ["predict", place / "m.fareg", place / data, "--out", out]
     command += [] if data == "odd.csv" else ["--engine", "local:1"]
-    told = refused(*command, batch_rows=100)
-    assert "column Gender: 70.0% of 1,000 rows hold a value that fit never had" in told
-    assert "as it was in fit, or add --accept-drift" in told
-    assert "fareg.accept_drift" not in told
+    message = refused(*command, batch_rows=100)
+    assert "column Gender: 70.0% of 1,000 rows hold a value that fit never had" in message
+    assert "as it was in fit, or add --accept-drift" in message
+    assert "fareg.accept_drift" not in message
     assert not out.exists()
     done = json.loads(run(*command, "--accept-drift", "--json").stdout)
     assert out.exists()
@@ -195,9 +195,9 @@ def test_a_part_that_is_strange_is_a_warning_of_every_command(place, tmp_path):
         ("audit", place / "few.csv", "--model", model, *target),
     ]
     for command in commands:
-        told = run(*command).stderr
-        assert "Warning: column Gender: 20.0% of 1,000 rows are empty (0.0% in fit)" in told
-        assert told.count("Gender: ") == 1
+        message = run(*command).stderr
+        assert "Warning: column Gender: 20.0% of 1,000 rows are empty (0.0% in fit)" in message
+        assert message.count("Gender: ") == 1
 
 
 def test_a_column_that_was_mostly_empty_may_not_be_full_of_new_values():

@@ -54,11 +54,11 @@ def test_boosting_with_rare_classes_does_not_go_astray():
     shares = np.bincount(y) / len(y)
     boosting = AnySizeBoosting(learning_rate=1.0, random_state=0)
     plain = HistGradientBoostingClassifier(learning_rate=1.0, random_state=0).fit(X, y)
-    told, astray = (
+    trained, diverged = (
         model.predict_proba(X)[np.arange(400), y] for model in (boosting.fit(X, y), plain)
     )
     assert (
-        np.log(np.maximum(astray, 1e-300)).mean() < np.log(shares[y]).mean()
+        np.log(np.maximum(diverged, 1e-300)).mean() < np.log(shares[y]).mean()
     )  # steps without bound
-    assert np.log(told).mean() > np.log(shares[y]).mean()
+    assert np.log(trained).mean() > np.log(shares[y]).mean()
     assert boosting.get_params()["l2_regularization"] == 0.0

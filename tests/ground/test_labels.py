@@ -57,7 +57,7 @@ def test_labels_that_are_all_unseen_are_refused():
         calibration_codes(["1", "0"], [0, 1], alpha=0.1)
 
 
-def test_calibration_rows_of_one_label_are_told():
+def test_calibration_rows_of_one_label_give_a_warning():
     with pytest.warns(FaregWarning, match="all 40 calibration rows have the label low"):
         calibration_codes(["low"] * 40, ["low", "mid"], alpha=0.1)
     with warnings.catch_warnings():

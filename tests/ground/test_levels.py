@@ -188,17 +188,19 @@ def test_combinations_beyond_64_bits_have_numbers_of_their_own(sizes):
         ([None, None], False),
     ],
 )
-def test_numbers_that_are_written_as_text_are_told(texts, are_numbers):
+def test_numbers_that_are_written_as_text_are_reported(texts, are_numbers):
     table = pd.DataFrame({"pay": texts * 30, "age": range(len(texts) * 30), "sex": "f"})
     for given_ in (table, table.astype({"pay": "category"}), pl.from_pandas(table)):
-        told = [text for text in doubtful_columns(canonical(given_)) if "written as text" in text]
-        assert bool(told) == are_numbers
-        assert not told or told[0].startswith("pay: numbers written as text")
+        sentences = [
+            text for text in doubtful_columns(canonical(given_)) if "written as text" in text
+        ]
+        assert bool(sentences) == are_numbers
+        assert not sentences or sentences[0].startswith("pay: numbers written as text")
     assert not doubtful_columns(canonical(pd.DataFrame({"pay": ["unknown", "1,000", "new"] * 30})))
     assert not doubtful_columns(canonical(table[["age"]].to_numpy()))
 
 
-def test_columns_without_any_value_are_told():
+def test_columns_without_any_value_are_reported():
     for nothing in (None, np.nan, pd.NaT, pd.NA):
         table = pd.DataFrame({"age": [nothing] * 2000 + [3.0], "pay": [nothing] * 2001, "sex": "f"})
         assert doubtful_columns(canonical(table)) == [

@@ -73,7 +73,7 @@ def test_those_worse_off_have_more_of_it(learned):
     assert b[fresh_hard].mean() == pytest.approx(target[hard].mean(), abs=0.05)
 
 
-def test_a_row_never_depends_on_the_rows_beside_it(learned):
+def test_a_row_never_depends_on_the_rows_next_to_it(learned):
     fitted, people, _, _ = learned
     together = fitted.predict(people)
     alone = np.concatenate([fitted.predict(people.iloc[[i]]) for i in range(10)])
@@ -258,15 +258,15 @@ def test_few_kinds_of_rows_have_the_exact_kernel_regression():
     average = np.zeros(300)
     for k in range(N_FOLDS + 1):
         trains = fold != k
-        own, y = K[np.ix_(trains, trains)], target[trains] - target[trains].mean()
+        kernel, y = K[np.ix_(trains, trains)], target[trains] - target[trains].mean()
 
-        def error(c, own=own, y=y):
-            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
-            rest = y - smoother @ y
-            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
+        def error(c, kernel=kernel, y=y):
+            smoother = kernel @ np.linalg.inv(kernel + c * np.eye(len(y)))
+            residual = y - smoother @ y
+            return (residual @ residual) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
 
         best = min(PENALTIES, key=error)
-        expected = K[:, trains] @ np.linalg.solve(own + best * np.eye(len(y)), y)
+        expected = K[:, trains] @ np.linalg.solve(kernel + best * np.eye(len(y)), y)
         np.testing.assert_allclose(out_of_fold[fold == k], expected[fold == k], atol=1e-4)
         average += expected / (N_FOLDS + 1)
     np.testing.assert_allclose(sum(one.predict(matrix) for one in sums), average, atol=1e-4)

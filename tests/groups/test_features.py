@@ -93,7 +93,7 @@ def test_features_of_too_many_categories_are_not_chosen(monkeypatch):
     assert set(choose_features(beside, np.array([True, False]), target, fold)) == {(1,)}
 
 
-def test_quarters_of_a_number_and_its_missing_values_are_told_apart():
+def test_quarters_of_a_number_and_its_missing_values_are_different():
     rng = np.random.default_rng(4)
     ranks, fold = rng.random((400, 2)), folds(rng, 400)
     ranks[::4, 0] = -1.0

@@ -45,7 +45,7 @@ def test_products_of_matrices_score_as_counting_does(clusters):
     number = np.arange(400) if clusters is None else clusters
     search = pursuit._Search(features, shortfall, number)
     terms = pursuit._Terms(search, [*search.conditions, *search._best_lists()])
-    masks = np.array([meant[features[j].codes] for j, meant in terms.terms])
+    masks = np.array([mask[features[j].codes] for j, mask in terms.terms])
     weight = 1 / np.bincount(number)[number]
     excess = shortfall - np.average(shortfall, weights=weight)
 
