@@ -107,6 +107,8 @@ numbers
     published_scale: Flag = True
     numbers: Annotated[str, one_of(*ENCODERS)] = "codes"
 
+    _draws = True
+
     @classmethod
     def published(
         cls,
