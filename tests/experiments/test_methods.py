@@ -110,7 +110,7 @@ def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, b
     n_rows = {m: fitted(m, bench, "aps")[0].n_calibration_ for m in (LEVELS, OUT_OF_FOLD)}
     assert n_rows[OUT_OF_FOLD] == len(bench.calibration)
     assert n_rows[LEVELS] < len(bench.calibration)
-    assert sum(isinstance(key, str) for key in bench.known) == 1 + 5  # trainings
+    assert sum(isinstance(key, str) for key in bench.shared) == 1 + 5  # trainings
 
 
 def test_marginal_is_the_split_conformal_classifier(bench):

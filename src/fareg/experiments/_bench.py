@@ -1,4 +1,4 @@
-"""The rows of one problem and its base model, which all methods share, and where rows are kept."""
+"""The rows and base model of one problem, which all methods share, and the store of results."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fareg.classifiers import out_of_fold_proba
 from fareg.workflow import MODELS
 
 CONFIDENCE = 0.9  # the coverage that every set promises
-DRAW, NOISE, TRAIN, FIT, MEASURE = range(5)  # what random numbers are drawn for
+DRAW, NOISE, TRAIN, FIT, MEASURE = range(5)  # purposes of random numbers
 N_FOLDS = 5
-FORMAT = 4  # raise it when rows or their meaning change: no older result is reused then
+FORMAT = 4  # raise it when rows or their meaning change: older results are not reused then
 MANIFEST = "fareg-results.json"
 UNHASHED = {"unhashed": True}  # marks a field of a configuration that does not change the result
 
@@ -42,7 +42,7 @@ UNHASHED = {"unhashed": True}  # marks a field of a configuration that does not 
 
 
 def content_hash(*configurations: Any) -> str:
-    """Return a name for configurations that changes whenever one of their values does.
+    """Return a name for configurations; it changes whenever one of their values does.
 
     >>> content_hash((1, "a")) == content_hash([1, "a"]) != content_hash((2, "a"))
     True
@@ -67,7 +67,7 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 
 def generator(name: str, seed: int, n: int, purpose: int) -> np.random.Generator:
-    """Return random numbers that no other name, seed, size or purpose has."""
+    """Return a generator for one name, seed, size and purpose; no two share random numbers."""
     kind = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     return np.random.default_rng([seed, n, kind, purpose])
 
@@ -81,7 +81,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
-    """Write a file, whole or not at all, and the folder that it needs; return its path."""
+    """Write a file, whole or not at all; make its folder, and return its path."""
     make_folder(path.parent)
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -89,7 +89,7 @@ def write_file(path: Path, content: str | bytes) -> Path:
 
 
 class Store:
-    """A results folder: rows by the hash of the configuration that they follow from."""
+    """A results folder: rows by the hash of their configuration."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -110,7 +110,7 @@ class Store:
                 f"{store.folder} holds results of another version, {json.dumps(found)}, and this "
                 f"is {json.dumps(ours)}; choose another folder"
             )
-        # It is written even if it is there: an unwritable folder is refused now, not after hours.
+        # Write it even if it exists: an unwritable folder is refused now, not after hours.
         write_file(manifest, json.dumps(ours) + "\n")
         return store
 
@@ -118,7 +118,7 @@ class Store:
         return self.folder / "cells" / f"v{FORMAT}" / key[:2] / f"{key}.parquet"
 
     def get(self, key: str) -> pd.DataFrame | None:
-        """Return the rows of a key; None if they are not there, or damaged."""
+        """Return the rows of a key, None if they are missing or damaged."""
         try:
             return pq.read_table(self.path(key)).to_pandas()
         except (OSError, pa.ArrowInvalid):
@@ -140,10 +140,10 @@ class Store:
 class BaseModel:
     """The classifier under the sets: the paper's network, or a model of the command line by name.
 
-    Training of the network stops after ``max_epochs``, or when the log loss on the rows that stop
-    it has not fallen for ``patience`` epochs; the weights of the best epoch are kept. A share
-    ``validation`` of the training rows stops it, or the calibration rows do, as in the authors'
-    code: these are then no longer exchangeable with test rows.
+    Training of the network stops after ``max_epochs``, or when the log loss on the stopping rows
+    has not fallen for ``patience`` epochs; the weights of the best epoch are kept. The stopping
+    rows are a share ``validation`` of the training rows, or the calibration rows, as in the
+    authors' code: these are then no longer exchangeable with test rows.
     """
 
     kind: str = "network"
@@ -154,7 +154,7 @@ class BaseModel:
     patience: int = 100
     validation: float = 0.2
     stopped_on: str = "training"  # or "calibration"
-    numbers: str = "codes"  # one raw number per column, as published; or "standard", scaled ones
+    numbers: str = "codes"  # one raw number per column, as published; or "standard", scaled numbers
 
 
 def train_network(
@@ -162,8 +162,8 @@ def train_network(
 ) -> Pipeline:
     """Return the network after the epoch whose log loss on the stopping rows is lowest.
 
-    ``stop`` holds the rows and labels that choose the epoch; if it is None, a share of the training
-    rows does. Rows whose class is not among the rows that train do not count there.
+    ``stop`` holds the stopping rows and their labels; None for a share of the training rows.
+    Stopping rows of a class without training rows do not count.
     """
     if stop is None:
         rows = np.random.default_rng(seed).permutation(len(y))
@@ -173,18 +173,18 @@ def train_network(
     encoder = (code_encoder() if config.numbers == "codes" else one_hot_encoder()).fit(X)
     known = np.isin(stop[1], y)
     y_stop = stop[1][known]
-    x, x_stop = (encoder.transform(own).astype(np.float32) for own in (X, stop[0][known]))
+    x, x_stop = (encoder.transform(some).astype(np.float32) for some in (X, stop[0][known]))
     classes, size = np.unique(y), min(config.batch_size, len(y))
     network = MLPClassifier(
         config.hidden,
         learning_rate_init=config.learning_rate,
         batch_size=size,
-        # With a number instead of a generator, every epoch would shuffle alike.
+        # With a seed instead of a generator, every epoch would shuffle the same way.
         random_state=np.random.RandomState(seed),
     )
-    network.partial_fit(x[:size], y[:size], classes=classes)  # one step makes the layers
-    # The authors' network starts as torch's Linear does, uniform on +-1/sqrt(n_in). From
-    # scikit-learn's own start the same training overfits sooner and its sets are larger.
+    network.partial_fit(x[:size], y[:size], classes=classes)  # one step creates the layers
+    # The authors' network starts like torch's Linear, uniform on +-1/sqrt(n_in). From the default
+    # start of scikit-learn, the same training overfits sooner and its sets are larger.
     rng = np.random.default_rng(seed)
     for weights, intercepts in zip(network.coefs_, network.intercepts_, strict=True):
         bound = len(weights) ** -0.5
@@ -204,11 +204,11 @@ def train_network(
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """All that the cells of one problem share; labels are numbers from 0.
+    """What the cells of one problem share; labels are numbers from 0.
 
-    Rows are known by their numbers, which are the index of ``X``. Either the base model is trained
-    on ``train`` and methods calibrate on ``calibration``, or, if ``train`` is None, methods are
-    fitted on all rows but those of the test and divide them themselves.
+    The index of ``X`` numbers the rows. Either the base model is trained on ``train`` and methods
+    calibrate on ``calibration``, or, if ``train`` is None, methods are fitted on all rows except
+    the test rows and divide them themselves.
     """
 
     problem: Any
@@ -220,49 +220,49 @@ class Bench:
     calibration: IntArray
     store: Store
     train: IntArray | None = None
-    group: Any = None  # (n,) who is harder to classify; None if nobody knows
+    group: Any = None  # (n,) which rows are harder to classify; None if unknown
     clusters: Any = None
-    known: dict[Any, Any] = field(default_factory=dict)  # what several cells use
-    # seconds that trainings took, and that asking the base model took, which no method is charged
-    seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "asking": 0.0})
+    shared: dict[Any, Any] = field(default_factory=dict)  # results that several cells use
+    # seconds of trainings, and of calls of the base model, which no method is charged
+    seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "base": 0.0})
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # clones of the base model share what is remembered
+        return self  # clones of the base model share its results
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:
-        if key not in self.known:
-            self.known[key] = compute()
-        return self.known[key]
+        if key not in self.shared:
+            self.shared[key] = compute()
+        return self.shared[key]
 
     def seed(self, purpose: int = FIT) -> int:
-        """Return the seed of one purpose, by default that of every method."""
+        """Return the seed of one purpose, by default the seed of all methods."""
         return int(self.problem.rng(purpose).integers(2**31))
 
     @cached_property
     def estimator(self) -> Any:
-        """The base model: trained already if the bench says on which rows."""
+        """The base model, already trained if there are ``train`` rows."""
         model = RememberedModel(self)
         if self.train is None:
             return model
         return FrozenEstimator(model.fit(self.X.iloc[self.train], self.y[self.train]))
 
     def fit(self, model: Any, *, learn_out_of_fold: bool = False) -> Any:
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self.train is None:
             rows = np.setdiff1d(np.arange(len(self.y)), self.test)
             if self.clusters is not None:
-                more["clusters"] = self.clusters[rows]
-            return model.fit(self.X.iloc[rows], self.y[rows], **more)
-        if learn_out_of_fold:  # the training rows teach, as in ``fit``
+                options["clusters"] = self.clusters[rows]
+            return model.fit(self.X.iloc[rows], self.y[rows], **options)
+        if learn_out_of_fold:  # from the training rows, as in ``fit``
             X, y = self.X.iloc[self.train], self.y[self.train]
             folds: dict[str, Any] = {"cv": N_FOLDS, "clusters": None, "seed": self.seed(TRAIN)}
             proba = out_of_fold_proba(RememberedModel(self), X, y, range(self.n_classes), **folds)
-            more = {"X_learn": X, "y_learn": y, "proba_learn": proba}
+            options = {"X_learn": X, "y_learn": y, "proba_learn": proba}
         rows = self.calibration
-        return model.conformalize(self.X.iloc[rows], self.y[rows], **more)
+        return model.conformalize(self.X.iloc[rows], self.y[rows], **options)
 
-    def numbers_of(self, X: Any) -> IntArray:
-        """Return the numbers of rows; a frame that a method has changed is refused."""
+    def row_numbers(self, X: Any) -> IntArray:
+        """Return the numbers of the rows of X; refuse a frame that a method has changed."""
         is_frame = isinstance(X, pd.DataFrame)
         if (
             not is_frame
@@ -270,23 +270,23 @@ class Bench:
             or not X.equals(self.X.loc[X.index])
         ):
             raise InvalidInputError(
-                "a method must hand its rows to the estimator as the frame that it got, with its "
-                f"index, got {'other values' if is_frame else type(X).__name__}; models are "
+                "a method must pass rows of the frame that it got, with their index, to the "
+                f"estimator, got {'other values' if is_frame else type(X).__name__}; models are "
                 "remembered by rows and labels"
             )
         return X.index.to_numpy(np.int64)
 
-    def trained(self, rows: IntArray, y: IntArray) -> FloatArray:
-        """Return what the base model says of all rows of the problem after training on some."""
-        others = b"" if np.array_equal(y, self.y[rows]) else y.tobytes()
+    def trained_proba(self, rows: IntArray, y: IntArray) -> FloatArray:
+        """Return the probabilities of all rows, of the base model trained on some rows."""
+        other_labels = b"" if np.array_equal(y, self.y[rows]) else y.tobytes()
         key = content_hash(
-            "training", self.problem, hashlib.sha256(rows.tobytes() + others).hexdigest()
+            "training", self.problem, hashlib.sha256(rows.tobytes() + other_labels).hexdigest()
         )
 
         def look_up() -> FloatArray:
-            said = self.store.once(key, lambda: _train(self, rows, y))
-            self.seconds["training"] += float(said.pop("seconds").iloc[0])
-            proba = said.to_numpy(np.float64)
+            stored = self.store.once(key, lambda: _train(self, rows, y))
+            self.seconds["training"] += float(stored.pop("seconds").iloc[0])
+            proba = stored.to_numpy(np.float64)
             return proba / proba.sum(axis=1, keepdims=True)  # stored in single precision
 
         return self.once(key, look_up)
@@ -296,40 +296,40 @@ def _train(bench: Bench, rows: IntArray, y: IntArray) -> pd.DataFrame:
     base, X, seed = bench.problem.base, bench.X.iloc[rows], bench.seed(TRAIN)
     start = time.process_time()
     if base.kind == "network":
-        last = bench.calibration if base.stopped_on == "calibration" else None
-        stop = None if last is None else (bench.X.iloc[last], bench.y[last])
-        model = train_network(base, X, y, seed, stop=stop)
+        on_calibration = base.stopped_on == "calibration"
+        stopping = bench.X.iloc[bench.calibration], bench.y[bench.calibration]
+        model = train_network(base, X, y, seed, stop=stopping if on_calibration else None)
     else:
         model = MODELS[base.kind](seed).fit(X, y)
     seconds = time.process_time() - start
     proba = np.zeros((len(bench.X), bench.n_classes), np.float32)
-    proba[:, model.classes_] = model.predict_proba(bench.X)  # an unseen class has zeros
+    proba[:, model.classes_] = model.predict_proba(bench.X)  # zeros for an unseen class
     names = [f"p{k}" for k in range(bench.n_classes)]
     return pd.DataFrame(proba, columns=names).assign(seconds=seconds)
 
 
 class RememberedModel(ClassifierMixin, BaseEstimator):
-    """The base model of a problem: each training is done once, and remembered on disk too."""
+    """The base model of a problem: each training is done once, and its result stored on disk."""
 
     def __init__(self, bench: Any = None) -> None:
         self.bench = bench
 
     def fit(self, X: pd.DataFrame, y: IntArray) -> Self:
-        with self._asking():
-            rows = self.bench.numbers_of(X)
-            self.proba_ = self.bench.trained(rows, np.asarray(y, dtype=np.int64))
+        with self._timed():
+            rows = self.bench.row_numbers(X)
+            self.proba_ = self.bench.trained_proba(rows, np.asarray(y, dtype=np.int64))
         self.classes_ = np.arange(self.bench.n_classes)
         return self
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
-        with self._asking():
-            return self.proba_[self.bench.numbers_of(X)]
+        with self._timed():
+            return self.proba_[self.bench.row_numbers(X)]
 
     def predict(self, X: pd.DataFrame) -> IntArray:
         return self.predict_proba(X).argmax(axis=1)
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _timed(self) -> Iterator[None]:
         start = time.process_time()
         yield
-        self.bench.seconds["asking"] += time.process_time() - start
+        self.bench.seconds["base"] += time.process_time() - start

@@ -1,6 +1,6 @@
 """Compare methods on published tables: from settings to one tidy file and a page.
 
-What is said around the tables of the page stands in ``page.md.jinja``.
+The text around the tables of the page is in ``page.md.jinja``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fareg.experiments._problems import (
     read_people,
     read_settings,
 )
-from fareg.experiments._reports import as_csv, in_digits, markdown_table, template_room
+from fareg.experiments._reports import as_csv, in_digits, markdown_table, template_environment
 from fareg.experiments._runs import MethodCell, collect, run_cells
 from fareg.scores import get_score
 
@@ -45,7 +45,7 @@ SETTING = ["table", "labels", "model", "score", "n", "seed"]
 SPLIT = METHODS["split"].name
 PEERS = ("MAPIE split", "crepes", "crepes (Mondrian)")  # of benchmarks/peers.py
 N_RESAMPLES = 2000
-NEXT_TO_NOTHING = 0.01  # gain of a table
+NEXT_TO_NOTHING = 0.01  # a table with a smaller gain hardly gains
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
 KEYS = [*SETTING, "method"]
@@ -53,7 +53,7 @@ KEYS = [*SETTING, "method"]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a run left behind."""
+    """The results of a run."""
 
     folder: Path
     results: pd.DataFrame  # a row per table, labels, model, score, size, seed and method
@@ -80,40 +80,40 @@ def benchmark(
 ) -> Benchmark:
     """Compare methods on tables and write one tidy file, a page and its figures.
 
-    Finished work is stored at once: a run that was stopped continues where it stopped, and one with
-    more methods or sizes computes only these.
+    Finished work is stored at once: a stopped run continues where it stopped, and one with more
+    methods or sizes computes only these.
 
     Parameters
     ----------
     settings : path
-        TOML file with what is compared, all optional: ``methods`` (names of fareg's, by default
-        all but ``paper``, the published FaReG; or ``module:Class``, or
-        ``file.py:Class`` with a path from the TOML file, for a class with the constructor
-        ``Class(estimator, *, confidence_level, conformity_score, sensitive_features,
-        random_state)``, the methods ``fit(X, y)`` and ``predict_set(X)``, and, if wanted, its name
-        as ``title`` and the scores that it knows as ``scores``),
+        TOML file with these optional keys: ``methods`` (names of fareg's methods, by default all
+        but ``paper``, the published FaReG; or ``module:Class``, or ``file.py:Class`` relative to
+        the TOML file, for a class with the constructor ``Class(estimator, *, confidence_level,
+        conformity_score, sensitive_features, random_state)`` and the methods ``fit(X, y)`` and
+        ``predict_set(X)``, which may have a ``title``, its name, and ``scores``, those that it
+        knows),
         ``models`` (hgb, logistic, network), ``scores``, ``labels`` (natural; noise in a random
-        group, which the oracle knows), ``sizes``, ``repeats``, ``test_rows``, and the places
-        ``data`` and ``page``; and a section ``[tables.NAME]`` for each table, with ``published``,
-        where it comes from, ``path``, ``target`` and ``sensitive``, and if needed ``title``,
-        ``drop``, ``clusters``, ``missing``, ``at_least`` and ``edges``. What people
-        conclude, in ``conclusions.md`` beside it, becomes part of the page; it may take numbers
-        from the results, such as ``{{ natural.Split.coverage }}``.
+        group, which the oracle knows), ``sizes``, ``repeats``, ``test_rows``, and the paths
+        ``data`` and ``page``. A section ``[tables.NAME]`` for each table has ``published`` (its
+        source), ``path``, ``target`` and ``sensitive``, and may have ``title``, ``drop``,
+        ``clusters``, ``missing``, ``at_least`` and ``edges``. Your conclusions, in
+        ``conclusions.md`` next to it, become part of the page; they may take numbers from the
+        results, such as ``{{ natural.Split.coverage }}``.
     out : path, default="benchmark"
         Folder for results.
     jobs, engine, console
         As in :func:`reproduce`.
     """
-    path, said = Path(settings), read_settings(settings)
-    page = path.parent / said.page if said.page else Path(out) / "page.md"
-    methods = _check(said, path.parent)
-    tables = [find_table(table, path.parent / said.data) for table in said.tables]
+    path, plan = Path(settings), read_settings(settings)
+    page = path.parent / plan.page if plan.page else Path(out) / "page.md"
+    methods = _check(plan, path.parent)
+    tables = [find_table(table, path.parent / plan.data) for table in plan.tables]
     check_engine(engine, jobs)  # before anything is written
     data = [file for table in tables for file in files_of(table.path)]
     notes = [path, *path.parent.glob("*.md")]
     check_outputs({Path(out), page, page.with_suffix("")}, inputs=[*notes, *data])
-    cells = _cells(said, tables, methods)
-    if said.page:  # one that cannot be written is refused now, not after hours
+    cells = _cells(plan, tables, methods)
+    if plan.page:  # an unwritable page is refused now, not after hours
         make_folder(page.parent)
         check_output(page)
     store = Store.open(out)
@@ -123,54 +123,58 @@ def benchmark(
         results = results.sort_values(KEYS, kind="stable", ignore_index=True)
         results = results[[*KEYS, *results.columns.drop(KEYS)]].assign(version=version("fareg"))
         text = results.to_csv(index=False, float_format="%.5g")
-        tidy = [write_file(own / RESULTS, text) for own in (store.folder, page.with_suffix(""))]
-        files = [*tidy, *write_page(results, said.tables, path.parent, page, said.sizes)]
-        return Benchmark(store.folder, results, files, too_small(results, said.sizes))
+        folders = (store.folder, page.with_suffix(""))
+        tidy = [write_file(folder / RESULTS, text) for folder in folders]
+        files = [*tidy, *write_page(results, plan.tables, path.parent, page, plan.sizes)]
+        return Benchmark(store.folder, results, files, too_small(results, plan.sizes))
 
 
-def _check(said: Settings, folder: Path) -> list[Method]:
-    """Check what is compared, and return the methods; files of some are in ``folder``."""
+def _check(plan: Settings, folder: Path) -> list[Method]:
+    """Check the settings, and return the methods; ``folder`` holds the files of some."""
     for key, names in {"models": MODELS, "labels": LABELS}.items():
-        for name in getattr(said, key):
+        for name in getattr(plan, key):
             check_choice(key, name, names)
-    for name in said.scores:
+    for name in plan.scores:
         get_score(name)
-    for n in said.sizes:
+    for n in plan.sizes:
         check_count("sizes", n, minimum=100)
-    check_count("repeats", said.repeats)
-    check_count("test_rows", said.test_rows, minimum=MIN_CELL)
-    return find_methods(said.methods, folder)
+    check_count("repeats", plan.repeats)
+    check_count("test_rows", plan.test_rows, minimum=MIN_CELL)
+    return find_methods(plan.methods, folder)
 
 
-def _cells(said: Settings, tables: list[Table], methods: list[Method]) -> list[MethodCell]:
-    """Return every method with every score on every problem, as far as that makes sense."""
-    cells: dict[MethodCell, None] = {}  # two sizes may both be more than a table has
+def _cells(plan: Settings, tables: list[Table], methods: list[Method]) -> list[MethodCell]:
+    """Return every method with every score on every problem, without impossible combinations."""
+    cells: dict[MethodCell, None] = {}  # without duplicates: two sizes may exceed a table
     for table in tables:
         n_rows = len(read_people(table).y)
-        most = int(FIT_SHARE * n_rows)  # enough of a small table is left for testing
+        most = int(FIT_SHARE * n_rows)  # a small table keeps enough rows for testing
         if most < 100:
-            raise InvalidInputError(f"{table.name} has {n_rows} rows with a label, 170 are needed")
+            raise InvalidInputError(
+                f"{table.name} has {n_rows} rows with a label, 170 are needed; leave it out"
+            )
         for seed, size, model, labels, score, method in product(
-            range(said.repeats), said.sizes, said.models, said.labels, said.scores, methods
+            range(plan.repeats), plan.sizes, plan.models, plan.labels, plan.scores, methods
         ):
             n = min(size, most)
-            problem = TableProblem(table, labels, model, n, seed, min(said.test_rows, n_rows - n))
-            # some methods know few scores, and an oracle needs a group that is known
+            problem = TableProblem(table, labels, model, n, seed, min(plan.test_rows, n_rows - n))
+            # some methods know few scores, and an oracle needs a known group
             knows = score in getattr(class_of(method), "scores", (score,))
             if knows and (method.kind != "oracle" or labels == "noise"):
                 cells[MethodCell(problem, method, score)] = None
     if not cells:
         raise InvalidInputError(
             "nothing can be compared; name at least one model, score, kind of labels and size, and "
-            "a method that goes with them"
+            "a method that works with them"
         )
     return list(cells)
 
 
 def _names(cell: MethodCell) -> dict[str, Any]:
-    own = cell.problem
-    setting = (own.table.name, own.labels, own.model, cell.score, own.n, own.seed)
-    return dict(zip(KEYS, (*setting, cell.method.name), strict=True))
+    problem = cell.problem
+    model, n, seed = problem.model, problem.n, problem.seed
+    values = (problem.table.name, problem.labels, model, cell.score, n, seed, cell.method.name)
+    return dict(zip(KEYS, values, strict=True))
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ def write_page(
     page: Path,
     sizes: Sequence[int] = (),
 ) -> list[Path]:
-    """Write the page; figures and the table by table lie in a folder of the same name beside it."""
+    """Write the page, and its figures and tables to a folder of the same name next to it."""
     folder = page.with_suffix("")
     text = page_text(results, tables, notes, folder.name, sizes)
     files: dict[Path, str | bytes] = {page: text}
@@ -194,10 +198,10 @@ def write_page(
 
 
 def too_small(results: pd.DataFrame, sizes: Sequence[int]) -> list[str]:
-    """Say which tables are too small for which sizes, and what was used instead."""
+    """Return a sentence for each table that is too small for a size."""
     most = results.groupby("table", sort=False)["n"].max()
     return [
-        f"{table} is too small for N = {size}: N = {n} in its place."
+        f"{table} is too small for N = {size}: N = {n} is used instead."
         for table, n in most.items()
         for size in sizes
         if size > n
@@ -211,23 +215,23 @@ def page_text(
     folder: str,
     sizes: Sequence[int] = (),
 ) -> str:
-    """Return the page as Markdown; it links what lies in ``folder``.
+    """Return the page as Markdown; it links the files in ``folder``.
 
-    ``notes`` is a folder that may hold ``conclusions.md``, what people conclude from the figures,
-    and ``shell.md``, further measurements; they become parts of the page. Both are templates, which
-    take their numbers from ``natural`` and ``noise``: means over tables, by method and measure.
+    ``notes`` is a folder that may hold ``conclusions.md``, people's conclusions, and ``shell.md``,
+    further measurements; they become parts of the page. Both are templates, which take their
+    numbers from ``natural`` and ``noise``: means over tables, by method and measure.
     """
-    room, parts, said = template_room(), _parts(results), {}
+    environment, parts, texts = template_environment(), _parts(results), {}
     facts = {labels: _facts(rows) for labels, rows in parts.items()}
     for name in ("conclusions", "shell"):
         note = notes / f"{name}.md"
         text = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
         try:
-            said[name] = room.from_string(text).render(facts)
+            texts[name] = environment.from_string(text).render(facts)
         except TemplateError as error:
             message = f"{note} is not a template that can be filled: {error}"
             raise InvalidInputError(message) from error
-    return room.get_template("page.md.jinja").render(
+    return environment.get_template("page.md.jinja").render(
         spelled={name: sorted(results[name].unique()) for name in SETTING},
         versions=sorted(set(results.get("version", ()))),
         folder=folder,
@@ -244,7 +248,7 @@ def page_text(
         peers=_peers(results),
         failures=_failures(results),
         tables=tables,
-        **said,
+        **texts,
     )
 
 
@@ -254,33 +258,32 @@ def _parts(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
-    """Return the rows of one kind of labels that can be compared, with what is paired.
+    """Return the rows of one kind of labels that can be compared, with paired measures.
 
     Methods that were run in less than half of the settings are left out. Of the others, only
     settings in which every method was run count, so that averages are over the same tables, models
     and seeds. A method that failed in a setting is left out there. Other packages lack some scores
     and are left out altogether.
 
-    ``gain`` is the coverage of the worst cells less that of split sets of the same mean size,
+    ``gain`` is the coverage of the worst cells minus that of split sets of the same mean size,
     ``group_gain`` the same for the group with noise, ``size_ratio`` the mean size relative to split
-    sets at the confidence level.
+    sets at the same confidence.
     """
-    own = results[(results["labels"] == labels) & ~results["method"].isin(PEERS)]
-    runs = own.groupby("method").size()
-    own = own[own["method"].map(runs) >= ENOUGH * runs.max()]
-    present = own.groupby(SETTING)["method"].transform("nunique")
-    own = own[(present == own["method"].nunique()) & (own["error"] == "")]
-    split = own[own["method"] == SPLIT]
-    if split.empty:  # no measure is paired, and failures have none
+    rows = results[(results["labels"] == labels) & ~results["method"].isin(PEERS)]
+    runs = rows.groupby("method").size()
+    rows = rows[rows["method"].map(runs) >= ENOUGH * runs.max()]
+    present = rows.groupby(SETTING)["method"].transform("nunique")
+    rows = rows[(present == rows["method"].nunique()) & (rows["error"] == "")]
+    split = rows[rows["method"] == SPLIT]
+    if split.empty:  # nothing to pair with
         return split
-    own = own.join(
-        split.set_index(SETTING)["mean_size"].rename("of_split"), on=SETTING, how="inner"
-    )
-    return own.assign(
-        size_ratio=own["mean_size"] / own["of_split"],
-        gain=own["worst_cells"] - own["matched_worst_cells"],
-        group_gain=own["group_coverage"] - own["matched_group_coverage"],
-        seconds=own["fit_seconds"] + own["predict_seconds"],
+    sizes = split.set_index(SETTING)["mean_size"].rename("of_split")
+    rows = rows.join(sizes, on=SETTING, how="inner")
+    return rows.assign(
+        size_ratio=rows["mean_size"] / rows["of_split"],
+        gain=rows["worst_cells"] - rows["matched_worst_cells"],
+        group_gain=rows["group_coverage"] - rows["matched_group_coverage"],
+        seconds=rows["fit_seconds"] + rows["predict_seconds"],
     )
 
 
@@ -315,7 +318,7 @@ def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
         shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "gain"]
         shown += ["group_coverage", "group_gain"]
         means = rows.groupby(keys)[shown].mean()
-        seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
+        seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # the runs of a seed count once
         means["gain_error"] = seeds.groupby(keys).sem()
         if "n_named" in rows:  # only some methods name groups
             named = (rows["n_named"] > 0).where(rows["n_named"].notna())
@@ -343,7 +346,7 @@ def _facts(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def spread(gains: pd.Series) -> dict[str, str]:
-    """Return the two tables that gain most, their share in percent, and which gain next to nothing.
+    """Return the two tables that gain most, their share in percent, and those that hardly gain.
 
     >>> spread(pd.Series({"a": 0.3, "b": 0.002, "c": 0.05, "d": 0.05}))
     {'most': 'a and c', 'share': '87', 'little': 'b'}
@@ -388,10 +391,10 @@ def _peers(results: pd.DataFrame) -> str:
     done = results[results["error"] == ""].set_index(SETTING)
     split, found = done[done["method"] == SPLIT], []
     for name in PEERS:
-        own = done[done["method"] == name]
-        shared = own.index.intersection(split.index)
+        peer = done[done["method"] == name]
+        shared = peer.index.intersection(split.index)
         if len(shared):
-            differences = own.loc[shared, list(PAIRED)] - split.loc[shared, list(PAIRED)]
+            differences = peer.loc[shared, list(PAIRED)] - split.loc[shared, list(PAIRED)]
             means = dict(zip(PAIRED.values(), in_digits(differences.mean(), 4, "+"), strict=True))
             found.append({"Predictor": name, "Settings": len(shared), **means})
     return markdown_table(pd.DataFrame(found)) if found else ""
@@ -400,8 +403,8 @@ def _peers(results: pd.DataFrame) -> str:
 def _failures(results: pd.DataFrame) -> list[str]:
     failed = results[results["error"] != ""].groupby(["method", "error"])["table"]
     return [
-        f"{method}, {len(own)} times ({', '.join(own.unique())}): {error}"
-        for (method, error), own in failed
+        f"{method}, {len(tables)} times ({', '.join(tables.unique())}): {error}"
+        for (method, error), tables in failed
     ]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fareg.experiments._bench import CONFIDENCE
 
-# The colours are those of Okabe and Ito; lines and markers tell methods apart too.
+# Colours of Okabe and Ito; lines and markers distinguish methods too.
 STYLES: dict[str, dict[str, Any]] = {
     "Marginal": {"color": "#7f7f7f", "marker": "o", "linestyle": "-"},
     "Partial": {"color": "#56b4e9", "marker": "s", "linestyle": "-"},
@@ -43,12 +43,12 @@ def draw_panels(
     """
     figure, axes = _row_of_axes(len(panels), 3.5 * len(panels), 3.9)
     for letter, ax, (metric, title) in zip("abcdefgh", axes, panels.items(), strict=False):
-        for method, own in summary.groupby("method", sort=False):
-            own = own[own[metric].notna()]
-            if len(own):
+        for method, rows in summary.groupby("method", sort=False):
+            rows = rows[rows[metric].notna()]
+            if len(rows):
                 style = {"linewidth": 1.3, "markersize": 4.5, **STYLES.get(str(method), PLAIN)}
-                errors = own[f"{metric}_se"].fillna(0.0)
-                ax.errorbar(own[x], own[metric], errors, label=method, elinewidth=0.8, **style)
+                errors = rows[f"{metric}_se"].fillna(0.0)
+                ax.errorbar(rows[x], rows[metric], errors, label=method, elinewidth=0.8, **style)
         if "coverage" in metric or metric.startswith("wsc"):
             ax.axhline(CONFIDENCE, color="black", linewidth=0.8, zorder=0)
         ax.set_title(f"({letter}) {title}", fontsize=11)
@@ -86,9 +86,9 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
     figure, axes = _row_of_axes(len(values), 3.7 * len(values), 3.6, sharey=True)
     styles = {"WSC": ("#0072b2", "--"), "WSC+": ("#d55e00", "-")}
     for ax, (title, curves) in zip(axes, values.items(), strict=True):
-        for name, found in curves.items():
+        for name, coverages in curves.items():
             colour, line = styles[name]
-            ordered = np.sort(np.asarray(found))
+            ordered = np.sort(np.asarray(coverages))
             shares = np.arange(1, len(ordered) + 1) / len(ordered)
             ax.step(ordered, shares, where="post", color=colour, linestyle=line, label=name)
         ax.set_title(title, fontsize=11)
@@ -106,9 +106,9 @@ def draw_moves(rows: pd.DataFrame) -> Any:
     seeds, steps = rows["seed"].unique(), rows["step"].unique()
     figure = Figure(figsize=(2.2 * len(steps), 2.1 * len(seeds)), layout="constrained")
     axes = figure.subplots(len(seeds), len(steps), sharex=True, sharey=True, squeeze=False)
-    for ax, (_, own) in zip(axes.flat, rows.iterrows(), strict=True):
-        ax.scatter(own["color"], own["gender"], s=3, alpha=0.4, color="#0072b2", rasterized=True)
-        title = f"+{own['step']:g}: |G|/N {own['membership']:.2f}, in group {own['inside']:.2f}"
+    for ax, (_, row) in zip(axes.flat, rows.iterrows(), strict=True):
+        ax.scatter(row["color"], row["gender"], s=3, alpha=0.4, color="#0072b2", rasterized=True)
+        title = f"+{row['step']:g}: |G|/N {row['membership']:.2f}, in group {row['inside']:.2f}"
         ax.set_title(title, fontsize=7)
         ax.axhline(0.5, color="#999999", lw=0.6)
         ax.axvline(0.5, color="#999999", lw=0.6)
@@ -120,7 +120,7 @@ def draw_moves(rows: pd.DataFrame) -> Any:
 
 
 def draw_image(figure: Any, kind: str) -> bytes:
-    """Return a figure as the bytes of an SVG or PNG file: the same figure, the same bytes."""
+    """Return a figure as the bytes of an SVG or PNG file; the same figure gives the same bytes."""
     import matplotlib
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What is measured on the test rows of a problem, the same for every method."""
+"""The measures on the test rows of a problem, the same for every method."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fareg.metrics import (
     worst_slab_coverage,
 )
 
-ERT_ROUNDS = 20  # rounds of boosting: few, because there are some hundred rows of few features
-MIN_CELL = 60  # cells with fewer rows are not looked at
-N_WORST = 3  # how many of the worst cells are pooled
+ERT_ROUNDS = 20  # boosting rounds: few, for a few hundred rows and features
+MIN_CELL = 60  # cells with fewer rows are ignored
+N_WORST = 3  # worst cells that are pooled
 N_HALVES = 40  # random halvings of the test rows
-PRIOR_ROWS = 20  # a cell's coverage is shrunk towards the level with the weight of so many rows
+PRIOR_ROWS = 20  # a cell's coverage is shrunk towards 0.9 with the weight of this many rows
 TABLE_SLAB: dict[str, Any] = {"delta": 0.2, "kind": "quadratic", "search": "optimised"}
 
 
 @dataclass(frozen=True)
 class MetricSettings:
-    """How conditional coverage is measured on the test rows' sensitive features."""
+    """Settings of the conditional coverage on the test rows' sensitive features."""
 
     delta: float = 0.5
     n_directions: int = 1000
@@ -45,7 +45,7 @@ def covered_rows(sets: Any, bench: Bench) -> BoolArray:
 
 
 def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[str, float]:
-    """Return the paper's measures, with what separates luck from unfairness next to them."""
+    """Return the paper's measures, and others that separate luck from unfairness."""
     covered, seed = covered_rows(sets, bench), bench.seed(MEASURE)
     group = bench.group[bench.test]
     codes = bench.once("codes", lambda: ordinal_encoder().fit_transform(_sensitive(bench)))
@@ -97,13 +97,13 @@ def table_measures(sets: BoolArray, bench: Bench) -> dict[str, float]:
 
 
 def fairness(covered: BoolArray, bench: Bench) -> dict[str, float]:
-    """Return the coverage of the worst cells, and of who got noise."""
-    cells = bench.once("cells", lambda: _cells(bench))
+    """Return the coverage of the worst cells, and of the group with noise."""
+    membership = bench.once("cells", lambda: _cell_membership(bench))
     rng = np.random.default_rng(bench.seed(MEASURE))
-    group = None if bench.group is None else covered[bench.group[bench.test]]
+    inside = None if bench.group is None else covered[bench.group[bench.test]]
     return {
-        "worst_cells": worst_cells(cells, covered, rng),
-        "group_coverage": np.nan if group is None else float(group.mean()),
+        "worst_cells": worst_cells(membership, covered, rng),
+        "group_coverage": np.nan if inside is None else float(inside.mean()),
     }
 
 
@@ -111,8 +111,8 @@ def _sensitive(bench: Bench) -> Any:
     return bench.X[bench.sensitive].iloc[bench.test]
 
 
-def _cells(bench: Bench) -> FloatArray:
-    """Return which test row is in which cell, 0 or 1: levels of a feature, or of two."""
+def _cell_membership(bench: Bench) -> FloatArray:
+    """Return 1 where a test row is in a cell: a category of a feature, or a pair of categories."""
     columns = canonical(_sensitive(bench))
     coding = LevelCoding.learn(columns)
     codes, sizes = coding.codes(columns), coding.n_levels
@@ -125,13 +125,13 @@ def _cells(bench: Bench) -> FloatArray:
 
 
 def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> float:
-    """Estimate the coverage of the worst cells without the luck of having been chosen.
+    """Estimate the coverage of the worst cells, without selection bias.
 
     A random half A of the rows chooses the three cells with the lowest shrunken coverage
-    ``(k_A + 20 * level) / (n_A + 20)``; the other half B measures them, ``sum k_B / sum n_B``. The
-    answer is the mean over 40 halvings, and with equal coverage everywhere it is the average
-    coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell; without a cell
-    the answer is NaN.
+    ``(k_A + 20 * 0.9) / (n_A + 20)``; the other half B measures them, ``sum k_B / sum n_B``. The
+    result is the mean over 40 halvings; if coverage is equal everywhere, it is the average
+    coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell; without cells
+    the result is NaN.
 
     >>> rng = np.random.default_rng(0)
     >>> cells = np.repeat(np.eye(20), 100, axis=0)

@@ -1,4 +1,4 @@
-"""The rows of every comparison: how each method turns a problem into prediction sets."""
+"""The methods of every comparison, and how each turns a problem into prediction sets."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of t
 class Method:
     """A row of a comparison: its name, its kind and its parameters.
 
-    The kind is a key of ``CLASSIFIERS``, "oracle", "matched", one of ``PUBLISHED`` or
-    a class from elsewhere. The name does not enter the hash: what two targets call differently is
-    computed once. Nor does the place of a Python file: such a kind ends with a hash of the file's
-    content.
+    The kind is a key of ``CLASSIFIERS``, "oracle", "matched", one of ``PUBLISHED`` or an imported
+    class. The name is not hashed: a method with different names in two targets is computed once.
+    The path of a Python file is not hashed either: its kind ends with a hash of the content.
     """
 
     name: str = field(metadata=UNHASHED)
@@ -75,7 +74,7 @@ OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("learn_from", "
 ORACLE = Method("Oracle partition", "oracle", (("construction", "partition"),))
 AFCPS = [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
 
-# What a benchmark on tables compares, by the name in its settings.
+# The methods of a benchmark on tables, by their names in its settings.
 METHODS: dict[str, Method] = {
     "split": Method("Split", "marginal"),
     "matched": Method("Split at the size of FaReG", "matched", (("like", LEVELS),)),
@@ -88,13 +87,13 @@ METHODS: dict[str, Method] = {
     "levels": LEVELS,
     "oracle": Method("Oracle", "oracle", ORACLE.parameters),
 }
-IF_NAMED = {"paper": Method("FaReG (paper)", "paper")}  # slow
+SLOW_METHODS = {"paper": Method("FaReG (paper)", "paper")}  # only if named
 
 
 def comparison(epochs: Parameters = (), *more: Method) -> list[Method]:
-    """Return the methods of every comparison in the paper, with ``more`` after FaReG's own.
+    """Return the methods of every comparison in the paper, with ``more`` after FaReG (levels).
 
-    ``epochs`` shorten the training of the paper's.
+    ``epochs`` shortens the training of FaReG (paper).
     """
     paper = Method("FaReG (paper)", "paper", epochs)
     partial, afcp, *others = (METHODS[k] for k in ("partial", "afcp", "condcp", "plcp", "rcp"))
@@ -109,46 +108,46 @@ def size_matched(like: Method) -> Method:
 
 
 def find_methods(names: Sequence[str], folder: Path) -> list[Method]:
-    """Return methods by name, without names those of ``METHODS``; ``folder`` is where files are.
+    """Return methods by name, all of ``METHODS`` without names; ``folder`` holds Python files.
 
-    ``module:Class`` and ``file.py:Class`` are imported: what is not there is refused before any
-    work is done, as a failure would be stored and stay after it was installed.
+    ``module:Class`` and ``file.py:Class`` are imported now: a missing one is refused before any
+    work is done, because its failure would be stored and stay after you install it.
     """
-    own = METHODS | IF_NAMED
-    found, named = [], {method.name: method for method in own.values()}
+    known = METHODS | SLOW_METHODS
+    found, by_name = [], {method.name: method for method in known.values()}
     for name in names or METHODS:
-        if name not in own and ":" not in name:
+        if name not in known and ":" not in name:
             raise InvalidInputError(
-                f"unknown method {name}; known are {', '.join(own)}, my_module:MyClassifier "
+                f"unknown method {name}; known are {', '.join(known)}, my_module:MyClassifier "
                 "or my_file.py:MyClassifier"
             )
-        method = own.get(name) or _from_elsewhere(name, folder)
-        if named.setdefault(method.name, method) != method:  # results are told apart by the name
+        method = known.get(name) or _imported(name, folder)
+        if by_name.setdefault(method.name, method) != method:  # results are kept by name
             raise InvalidInputError(
                 f"{name} has the name of another method, {method.name}; rename the class, or give "
-                "it a title of its own"
+                "it another title"
             )
         found.append(method)
     return found
 
 
-def _from_elsewhere(name: str, folder: Path) -> Method:
-    place, _, attribute = name.rpartition(":")
+def _imported(name: str, folder: Path) -> Method:
+    module, _, attribute = name.rpartition(":")
     kind, file = name, ""
-    if place.endswith(".py"):
-        path = (folder / place).resolve()
+    if module.endswith(".py"):
+        path = (folder / module).resolve()
         if not path.is_file():
-            raise InvalidInputError(f"cannot import the method {name}: {path} is not there")
+            raise InvalidInputError(f"cannot import the method {name}: there is no file {path}")
         kind, file = f"{path.name}:{attribute} {fingerprint([path])}", str(path)
     try:
-        own = class_of(Method(attribute, kind, file=file))
+        cls = class_of(Method(attribute, kind, file=file))
     except (ImportError, AttributeError, SyntaxError, OSError) as error:
         raise InvalidInputError(f"cannot import the method {name}: {error}") from error
-    return Method(getattr(own, "title", attribute), kind, file=file)
+    return Method(getattr(cls, "title", attribute), kind, file=file)
 
 
 def class_of(method: Method) -> Any:
-    """Return the class behind a method; the oracle's and the size-matched sets' is split's."""
+    """Return the class of a method; oracle and size-matched sets use that of split sets."""
     if ":" not in method.kind:
         return CLASSIFIERS.get(method.kind, SplitConformalClassifier)
     module, _, name = method.kind.partition(" ")[0].rpartition(":")
@@ -160,7 +159,7 @@ def class_of(method: Method) -> Any:
 
 @cache
 def _module_of(path: str) -> ModuleType:
-    """Run a Python file as a module that only this process knows."""
+    """Run a Python file as a module of this process."""
     name = f"_fareg_{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -169,7 +168,7 @@ def _module_of(path: str) -> ModuleType:
     return module
 
 
-# --- what methods answer ------------------------------------------------------------------------
+# --- the sets of methods ------------------------------------------------------------------------
 
 
 def sets_of(method: Method, bench: Bench, score: str) -> tuple[BoolArray, dict[str, float]]:
@@ -193,9 +192,9 @@ def _sets_of(method: Method, bench: Bench, score: str) -> tuple[BoolArray, dict[
         like, _ = sets_of(method["like"], bench, score)
         return size_matched_sets(bench, score, like.sum(axis=1).mean()), {}
     if method.kind == "draws":
-        # Every T takes the first T of many draws, so the group is learned once for all of them.
-        most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
-        model, facts = fitted(Method("", "draws", tuple(most.items())), bench, score)
+        # Every T takes the first T of many draws, so the group is learned once for all T.
+        parameters = {**dict(method.parameters), "n_draws": MOST_DRAWS}
+        model, facts = fitted(Method("", "draws", tuple(parameters.items())), bench, score)
         model = model.with_draws(method["n_draws"])
     else:
         model, facts = fitted(method, bench, score)
@@ -206,11 +205,11 @@ def _sets_of(method: Method, bench: Bench, score: str) -> tuple[BoolArray, dict[
 
 
 def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:
-    """Return a fitted classifier, with the seconds it took; fits are shared within a problem."""
+    """Return a fitted classifier and the seconds of its fit; fits are shared within a problem."""
 
     def fit() -> tuple[Any, dict[str, float]]:
-        model, own = classifier(method, bench, score), method == OUT_OF_FOLD
-        _, seconds = _timed(bench, lambda: bench.fit(model, learn_out_of_fold=own))
+        model, out_of_fold = classifier(method, bench, score), method == OUT_OF_FOLD
+        _, seconds = _timed(bench, lambda: bench.fit(model, learn_out_of_fold=out_of_fold))
         facts = {"fit_seconds": seconds}
         if hasattr(model, "named_groups_"):
             facts["n_named"] = len(model.named_groups_)
@@ -220,10 +219,10 @@ def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, flo
 
 
 def _timed(bench: Bench, work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what work returns, and its processor time without that of the remembered model."""
-    start = time.process_time() - bench.seconds["asking"]
-    done = work()
-    return done, time.process_time() - bench.seconds["asking"] - start
+    """Return the result of some work, and its processor time without that of the base model."""
+    start = time.process_time() - bench.seconds["base"]
+    result = work()
+    return result, time.process_time() - bench.seconds["base"] - start
 
 
 def classifier(method: Method, bench: Bench, score: str) -> Any:
@@ -235,35 +234,35 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
         "random_state": bench.seed(),
         **dict(method.parameters),
     }
-    if kind == "oracle":  # rows are known by their index
+    if kind == "oracle":  # the index numbers the rows
         options["sensitive_features"] = lambda X: pd.Series(bench.group[X.index], X.index)
         return ExhaustiveConformalClassifier(estimator, **options)
     if kind not in PUBLISHED:
         return class_of(method)(estimator, **options)
     if kind.startswith("condcp"):
         options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))
-    data = getattr(bench.problem, "data", None)  # published tables have no settings of their own
-    own = {"data": data.published} if data else {}
-    return FaReGClassifier.paper(estimator, **{**own, **options})
+    data = getattr(bench.problem, "data", None)  # None for published tables
+    settings = {"data": data.published} if data else {}
+    return FaReGClassifier.paper(estimator, **{**settings, **options})
 
 
 def without_marginal(model: PublishedFaReGClassifier) -> PublishedFaReGClassifier:
-    """Return a fitted published classifier whose base takes the place of the marginal set."""
+    """Return a fitted published classifier with its base in place of the marginal set."""
     drawn, base = model.calibration_.parts
-    alone = DrawnGroups(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
-    alone.quantiles[0] = -np.inf  # nobody is in the marginal set for its own sake
-    other = copy(model)
-    other.calibration_ = Union((alone, base))
-    return other
+    groups_only = DrawnGroups(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
+    groups_only.quantiles[0] = -np.inf  # so that the marginal set is empty
+    changed = copy(model)
+    changed.calibration_ = Union((groups_only, base))
+    return changed
 
 
 def _selections(model: Any, bench: Bench) -> dict[str, float]:
     """Return how often each of the two features that make the group was selected.
 
-    AFCP selects for each test row. The published FaReG learns one group for all, and its two
-    features are those whose reconstruction changes most when the latent is perturbed, as a share of
-    the feature's range, or of its value (``ratio``), as the paper has it; the default's are those
-    that matter most to its disadvantage.
+    AFCP selects features for each test row. The published FaReG learns one group, and selects the
+    two features whose reconstruction changes most when the latent is perturbed: as a share of the
+    feature's range, or of its value (``ratio``), as in the paper. The default selects the two
+    features that matter most to its disadvantage.
     """
     data = getattr(bench.problem, "data", None)
     if data is None:
@@ -296,7 +295,7 @@ def _selections(model: Any, bench: Bench) -> dict[str, float]:
 
 
 def size_matched_sets(bench: Bench, score: str, mean_size: float) -> BoolArray:
-    """Return split sets of the test rows, with the one threshold that gives them a mean size."""
+    """Return split sets of the test rows with the threshold that gives them this mean size."""
     model, _ = fitted(MARGINAL, bench, score)
     X = bench.X.iloc[bench.test]
     scores: FloatArray = bench.once(("scores", score), lambda: model.conformity_scores(X))

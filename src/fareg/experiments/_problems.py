@@ -1,4 +1,4 @@
-"""What is drawn: the paper's data, and published tables that settings in a TOML file describe."""
+"""The data of experiments: the paper's, and published tables described in a TOML file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fareg.experiments._methods import size_matched_sets
 from fareg.workflow import read_table
 
 NETWORK = BaseModel()
-# How the authors number the synthetic features: sensitive groups 0 and 1, others further up.
+# The synthetic features in the order of the authors' numbers.
 AUTHORS_CODES = {
     "Color": ("Red", "Blue"),
     "Gender": ("Female", "Male"),
@@ -48,10 +48,10 @@ AUTHORS_CODES = {
     "Region": ("Asia", "Europe", "Africa", "America", "Oceania"),
 }
 FIRST_CODE = {"Age Group": 6, "Region": 1}
-CUT_ROWS = 500  # rows of the level with noise that are left in the authors' Nursery file
-FIT_SHARE = 0.6  # the most that training and calibration take of a small table
-GROUP_SHARE = (0.15, 0.3)  # noise goes to a group of about this share of the rows
-RANDOM_LABELS = 0.7  # share of the group whose label is drawn from everyone's labels
+CUT_ROWS = 500  # rows with noise that the authors' Nursery file keeps of one category
+FIT_SHARE = 0.6  # largest share of a small table for training and calibration
+GROUP_SHARE = (0.15, 0.3)  # share of the rows in the group with noise
+RANDOM_LABELS = 0.7  # share of that group whose label is drawn from everyone's labels
 LABELS = ("natural", "noise")
 MODELS = ("hgb", "logistic", "network")
 
@@ -63,9 +63,9 @@ MODELS = ("hgb", "logistic", "network")
 class PaperProblem:
     """One data set drawn with one seed: half of ``n`` rows train, half calibrate, others test.
 
-    Data from files are named by a hash of their content; the path does not enter the hash of the
-    problem. ``codes`` says how categories are numbered for a network: by the alphabet, in their
-    natural order ("ordered"), or as the authors do.
+    Data from files enter the hash of the problem by their content, not by their path. ``codes``
+    says how categories are numbered for a network: by the alphabet, in their natural order
+    ("ordered"), or as the authors do.
     """
 
     kind: str  # a key of DATA
@@ -115,15 +115,15 @@ def numbered(X: Any, codes: str) -> Any:
     """
     first = FIRST_CODE if codes == "authors" else {}
     columns = {
-        name: X[name].map({value: float(k) for k, value in enumerate(own, first.get(name, 0))})
-        for name, own in AUTHORS_CODES.items()
+        name: X[name].map({value: float(k) for k, value in enumerate(values, first.get(name, 0))})
+        for name, values in AUTHORS_CODES.items()
     }
     return X.assign(**columns)
 
 
 @dataclass(frozen=True)
 class DataKind:
-    """How to draw rows, how many classes there are, and the two features that make the group."""
+    """How to draw rows, their number of classes, and the two features that make the group."""
 
     draw: Callable[[PaperProblem, np.random.Generator], Dataset]
     n_classes: int
@@ -132,37 +132,39 @@ class DataKind:
 
 
 def _synthetic(bias: str) -> Callable[[PaperProblem, np.random.Generator], Dataset]:
-    return lambda own, rng: make_synthetic(own.n + own.n_test, bias=bias, random_state=rng)
+    return lambda problem, rng: make_synthetic(
+        problem.n + problem.n_test, bias=bias, random_state=rng
+    )
 
 
-def _nursery(own: PaperProblem, rng: np.random.Generator) -> Dataset:
-    return _sample(make_nursery_experiment(random_state=rng), own, rng)
+def _nursery(problem: PaperProblem, rng: np.random.Generator) -> Dataset:
+    return _sample(make_nursery_experiment(random_state=rng), problem, rng)
 
 
-def _cut_nursery(own: PaperProblem, rng: np.random.Generator) -> Dataset:
-    """Draw Nursery with few rows of one noisy level, as the code published with AFCP does."""
+def _cut_nursery(problem: PaperProblem, rng: np.random.Generator) -> Dataset:
+    """Draw Nursery with few noisy rows of one category, as the code published with AFCP does."""
     data = make_nursery_experiment(random_state=rng)
-    level = np.flatnonzero(np.asarray(data.group) & (data.X["parents"] == "pretentious"))
+    noisy = np.flatnonzero(np.asarray(data.group) & (data.X["parents"] == "pretentious"))
     keep = np.ones(len(data), dtype=bool)
-    keep[rng.permutation(level)[CUT_ROWS:]] = False
-    return _sample(data.take(keep), own, rng)
+    keep[rng.permutation(noisy)[CUT_ROWS:]] = False
+    return _sample(data.take(keep), problem, rng)
 
 
-def _acs_income(own: PaperProblem, rng: np.random.Generator) -> Dataset:
-    drawn = _sample(_people(own.path, own.states), own, rng)
+def _acs_income(problem: PaperProblem, rng: np.random.Generator) -> Dataset:
+    drawn = _sample(_acs_people(problem.path, problem.states), problem, rng)
     y = inject_label_noise(drawn.y, np.asarray(drawn.group), n_classes=4, random_state=rng)
     return replace(drawn, y=y)
 
 
 @lru_cache(maxsize=1)
-def _people(path: str, states: tuple[str, ...]) -> Dataset:
+def _acs_people(path: str, states: tuple[str, ...]) -> Dataset:
     """Return everyone in the files, with income brackets of all of them and without noise."""
     folder = Path(path)
     return load_acs_income(folder, states=states, n_samples=None, label_noise=False, random_state=0)
 
 
-def _sample(data: Dataset, own: PaperProblem, rng: np.random.Generator) -> Dataset:
-    n = own.n + own.n_test
+def _sample(data: Dataset, problem: PaperProblem, rng: np.random.Generator) -> Dataset:
+    n = problem.n + problem.n_test
     if n > len(data):
         raise FaregError(f"{data.name} has {len(data)} rows, {n} are needed; use smaller sizes")
     return data.take(rng.permutation(len(data))[:n])
@@ -173,7 +175,7 @@ DATA: dict[str, DataKind] = {
     "eight": DataKind(_synthetic("eight"), 6, ("Gender", "Age Group")),
     "none": DataKind(_synthetic("none"), 6, ("Color", "Gender")),
     "metric": DataKind(
-        lambda own, rng: make_metric_benchmark(own.n + own.n_test, rng), 6, ("x0", "x1")
+        lambda problem, rng: make_metric_benchmark(problem.n + problem.n_test, rng), 6, ("x0", "x1")
     ),
     "nursery": DataKind(_nursery, 4, ("parents", "finance"), "nursery"),
     "cut-nursery": DataKind(_cut_nursery, 4, ("parents", "finance"), "nursery"),
@@ -185,71 +187,71 @@ DATA: dict[str, DataKind] = {
 
 
 def _key(example: Any, default: Any = None, **metadata: Any) -> Any:
-    """Declare a key of the settings: what TOML holds for it looks like the example."""
+    """Declare a key of the settings; its value in TOML must look like the example."""
     return field(default=default, metadata={"example": example, **metadata})
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the settings say about a published table."""
+    """The settings of a published table."""
 
     title: str = _key("a", "", **UNHASHED)  # empty for its name
-    published: str = _key("a", **UNHASHED)  # where the table comes from
+    published: str = _key("a", **UNHASHED)  # the source of the table
     # A CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns.
     path: str = _key("a", **UNHASHED)
     target: str = _key("a")  # column of labels; rows without a label are left out
     sensitive: tuple[str, ...] = _key(["a", "b"])
-    drop: tuple[str, ...] = _key(["a", "b"], ())  # that nobody may use: ids, copies of the target
+    drop: tuple[str, ...] = _key(["a", "b"], ())  # unused columns: ids, copies of the target
     clusters: str = _key("a", "")  # column of ids of people with several rows; empty for none
-    missing: tuple[str | float, ...] = _key(["a", 1.0], ())  # what stands for a missing value
-    at_least: tuple[tuple[str, float], ...] = _key({"a": 1.0}, ())  # lowest values of rows
+    missing: tuple[str | float, ...] = _key(["a", 1.0], ())  # values that mean a missing value
+    at_least: tuple[tuple[str, float], ...] = _key({"a": 1.0}, ())  # lower values are left out
     edges: tuple[float, ...] = _key([1.0, 2.0], ())  # classes edges[j-1] < y <= edges[j] of numbers
     name: str = field(default="", metadata=UNHASHED)
-    fingerprint: str = ""  # hash of the content of the file, once it was found
+    fingerprint: str = ""  # hash of the file's content, once it is found
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a benchmark compares, on what, and where the files are."""
+    """What a benchmark compares, on which tables, and where the files are."""
 
-    data: str = _key("a", ".")  # the folder of the tables, from that of the settings
-    page: str = _key("a", "")  # the page to write, from there too; empty for one in the results
-    methods: tuple[str, ...] = _key(["a", "b"], ())  # none for all of fareg's
+    data: str = _key("a", ".")  # folder of the tables, relative to that of the settings
+    page: str = _key("a", "")  # page to write, relative to it too; empty for one in the results
+    methods: tuple[str, ...] = _key(["a", "b"], ())  # empty for all methods of fareg
     models: tuple[str, ...] = _key(["a", "b"], ("hgb", "logistic"))
     scores: tuple[str, ...] = _key(["a", "b"], ("aps", "lac"))
     labels: tuple[str, ...] = _key(["a", "b"], LABELS)  # as they are, or with noise in a group
     sizes: tuple[int, ...] = _key([1, 2], (4000,))  # rows that train and calibrate, half each
-    repeats: int = _key(1, 3)  # how many seeds, 0, 1, and so on
-    test_rows: int = _key(1, 5000)  # the most rows that test
+    repeats: int = _key(1, 3)  # number of seeds, 0, 1, and so on
+    test_rows: int = _key(1, 5000)  # largest number of test rows
     tables: tuple[Table, ...] = ()
 
 
 def read_settings(path: str | Path) -> Settings:
-    """Read what a benchmark is, with a section ``[tables.NAME]`` for every table."""
+    """Read the settings of a benchmark, with a section ``[tables.NAME]`` for every table."""
     path = Path(path)
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"cannot read the settings {path}: {reason.lower()}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not a TOML file: {error}") from error
-    tables: Any = said.pop("tables", None)
-    if not isinstance(tables, dict) or not all(isinstance(own, dict) for own in tables.values()):
+    tables: Any = content.pop("tables", None)
+    if not isinstance(tables, dict) or not all(isinstance(keys, dict) for keys in tables.values()):
         raise InvalidInputError(f"{path} names no table; write a section [tables.NAME] for each")
     found = [
-        _read(Table, {"title": k, **own}, f"table {k} in {path}", name=k)
-        for k, own in tables.items()
+        _parse(Table, {"title": name, **keys}, f"table {name} in {path}", name=name)
+        for name, keys in tables.items()
     ]
-    return _read(Settings, said, str(path), tables=tuple(found))
+    return _parse(Settings, content, str(path), tables=tuple(found))
 
 
-def _read(kind: type, said: dict[str, Any], where: str, **more: Any) -> Any:
+def _parse(kind: type, content: dict[str, Any], where: str, **values: Any) -> Any:
     known = {key.name: key for key in fields(kind) if "example" in key.metadata}
     for name, key in known.items():
-        if key.default is None and not said.get(name):
+        if key.default is None and not content.get(name):
             raise InvalidInputError(f"{where} lacks {name}")
-    for name, value in said.items():
+    for name, value in content.items():
         if name not in known:
             keys = ", ".join(sorted(known))
             raise InvalidInputError(f"{where} has the unknown key {name}; keys are {keys}")
@@ -257,8 +259,8 @@ def _read(kind: type, said: dict[str, Any], where: str, **more: Any) -> Any:
         if not _looks_like(value, example):
             raise InvalidInputError(f"{name} in {where} must look like {example}, got {value!r}")
         if isinstance(value, dict | list):
-            more[name] = tuple(sorted(value.items()) if isinstance(value, dict) else value)
-    return kind(**{**said, **more})
+            values[name] = tuple(sorted(value.items()) if isinstance(value, dict) else value)
+    return kind(**{**content, **values})
 
 
 def _looks_like(value: Any, example: Any) -> bool:
@@ -271,19 +273,19 @@ def _looks_like(value: Any, example: Any) -> bool:
 
 
 def find_table(table: Table, root: Path) -> Table:
-    """Return a table with its place below ``root`` and the fingerprint of its content."""
+    """Return a table with its full path below ``root`` and the fingerprint of its content."""
     path = (root / table.path).resolve()
     files = files_of(path)
     if not files:
         raise InvalidInputError(
-            f"the table {table.name} needs {root / table.path}, which is not there; get it from "
-            f"{table.published}, or leave the table out"
+            f"the table {table.name} needs {root / table.path}, but there is no such file; get it "
+            f"from {table.published}, or leave the table out"
         )
     return replace(table, path=str(path), fingerprint=fingerprint(files))
 
 
 def files_of(path: str | Path) -> list[Path]:
-    """Return the files that the path of a table, perhaps a pattern, stands for."""
+    """Return the files that the path of a table, which may be a pattern, matches."""
     path = Path(path)
     return [path] if path.is_file() else sorted(path.parent.glob(path.name))
 
@@ -331,9 +333,8 @@ def _as_numbers(column: pd.Series, key: str, table: Table) -> pd.Series:
     strange = column[numbers.isna() & column.notna()]
     if len(strange):
         raise InvalidInputError(
-            f"{key} of {table.name} needs numbers, column {column.name} holds "
-            f"{str(strange.iloc[0])[:30]!r}; name a column of numbers, or add what means missing "
-            "to missing"
+            f"{key} of {table.name} needs numbers, got {str(strange.iloc[0])[:30]!r} in column "
+            f"{column.name}; name a column of numbers, or list this value as missing"
         )
     return numbers
 
@@ -342,7 +343,7 @@ def _as_numbers(column: pd.Series, key: str, table: Table) -> pd.Series:
 class TableProblem:
     """A table, its labels as they are or with noise in a random group, a base model and a seed.
 
-    ``n`` rows train and calibrate, half each; ``n_test`` others test.
+    ``n`` rows train and calibrate, half each; ``n_test`` other rows test.
     """
 
     table: Table
@@ -364,12 +365,12 @@ class TableProblem:
         return generator(name, self.seed, self.n, purpose)
 
     def prepare(self, store: Store) -> Bench:
-        """Draw the rows; of a cluster, either all rows test or none does."""
+        """Draw the rows; either all rows of a cluster are test rows or none is."""
         people = read_people(self.table)
         clusters = np.arange(len(people.y)) if people.clusters is None else people.clusters
         order = np.argsort(self.rng(DRAW).permutation(clusters.max() + 1)[clusters], kind="stable")
-        turn = clusters[order]
-        n_fit = self.n + int(np.argmax(np.r_[turn[self.n :] != turn[self.n - 1], True]))
+        ordered = clusters[order]
+        n_fit = self.n + int(np.argmax(np.r_[ordered[self.n :] != ordered[self.n - 1], True]))
         drawn = order[: n_fit + self.n_test]
         X, y = people.X.iloc[drawn].reset_index(drop=True), people.y[drawn]
         group = None
@@ -390,12 +391,12 @@ class TableProblem:
             group=group,
             store=store,
         )
-        own = None if bench.clusters is None else bench.clusters[:n_fit]
-        calibration = split_rows(n_fit, 0.5, own, hash_key(bench.seed()) % 2**32)[1]
-        return replace(bench, calibration=calibration)  # the rows that ``fit`` keeps for it
+        fit_clusters = None if bench.clusters is None else bench.clusters[:n_fit]
+        calibration = split_rows(n_fit, 0.5, fit_clusters, hash_key(bench.seed()) % 2**32)[1]
+        return replace(bench, calibration=calibration)  # the calibration rows of ``fit``
 
     def measure(self, sets: Any, bench: Bench, cell: Any) -> dict[str, float]:
-        """Return every measure, and those of split sets with the same mean size."""
+        """Return all measures, and those of split sets with the same mean size."""
         measured = table_measures(sets, bench)
         same_size = size_matched_sets(bench, cell.score, measured["mean_size"])
         matched = fairness(covered_rows(same_size, bench), bench)
@@ -405,8 +406,8 @@ class TableProblem:
 def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
     """Return a random union of joint cells of two random features, about a fifth of the rows.
 
-    It has 30% of the rows at most; if every cell has more, it is the smallest one. Features that
-    are the same for everybody are not drawn.
+    It has at most 30% of the rows, or is the smallest cell if all are larger. Features that are
+    the same for everyone are not drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> columns = pd.DataFrame(rng.integers(5, size=(1000, 3)).astype(str), columns=list("abc"))
@@ -428,10 +429,10 @@ def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
     least, most = GROUP_SHARE
     share, inside = 0.0, np.zeros(len(cells), dtype=bool)
     for cell in rng.permutation(len(cells)):
-        own = counts[cell] / len(columns)
-        if share < least and share + own <= most:
+        of_cell = counts[cell] / len(columns)
+        if share < least and share + of_cell <= most:
             inside[cell] = True
-            share += own
+            share += of_cell
     if not inside.any():
         inside[counts.argmin()] = True
     return inside[which]

@@ -1,7 +1,7 @@
-"""What a target leaves, a summary and figures, and the page, which is written from the summaries.
+"""The summary and figures of a target, and the page, which is written from the summaries.
 
-What is said around the tables stands in ``reproduction.md.jinja``; what people conclude stands in
-``notes.toml`` next to the summaries, and takes every number from them.
+The text around the tables is in ``reproduction.md.jinja``. People's conclusions are in
+``notes.toml`` next to the summaries, and take every number from them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ METRICS = {
     "per_label": "Gain per label",  # in group coverage, per label that sets grow by
 }
 PANELS = {name: METRICS[name] for name in ("group_coverage", "wsc_plus", "coverage", "size")}
-DECIDING = ("group_coverage", "coverage", "wsc_plus", "size", "gain")  # what tables show
-UNPRINTED = ("group_coverage", "size", "gain")  # of what the paper does not print
-DIGITS = {"size": 2, "per_label": 2, "seconds": 2}  # after the point, others have 3
+DECIDING = ("group_coverage", "coverage", "wsc_plus", "size", "gain")  # columns of tables
+UNPRINTED = ("group_coverage", "size", "gain")  # columns if the paper prints no numbers
+DIGITS = {"size": 2, "per_label": 2, "seconds": 2}  # decimals; 3 for other metrics
 LABELS = ("features", "data", "codes", "base", "states", "n", "method", "setting")
 TITLES = {"data": "Data", "codes": "Codes", "base": "Base", "n": "N", "method": "Method"}
 TITLES |= {"setting": "Value"}
 VARIANTS = ("base", "codes", "data")
-# on the page; summaries have all
+# methods on the page; summaries have all
 SHOWN_METHODS = ("Marginal", "CondCP", PAPER, "FaReG (levels)", "Oracle partition")
 OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
-OF_VARIANTS = ("Marginal", "AFCP2", PAPER, OTHER_SETTINGS, "FaReG (levels)")
+SHOWN_FOR_VARIANTS = ("Marginal", "AFCP2", PAPER, OTHER_SETTINGS, "FaReG (levels)")
 MATCHED = "Marginal at the size of "
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
@@ -65,7 +65,7 @@ def in_digits(values: Iterable[Any], digits: int = 3, sign: str = "") -> list[st
 
 
 def with_error(value: float, error: float, digits: int = 3) -> str:
-    """Return ``0.904±0.005``; without a standard error only the value.
+    """Return ``0.904±0.005``, or only the value if there is no standard error.
 
     >>> with_error(0.90412, 0.0049), with_error(2.7, float("nan"), 2)
     ('0.904±0.005', '2.70')
@@ -75,7 +75,7 @@ def with_error(value: float, error: float, digits: int = 3) -> str:
 
 
 def with_errors(summary: pd.DataFrame, name: str) -> list[str]:
-    """Return a column of a summary as text: mean, standard error, what the paper prints."""
+    """Return a column of a summary as text: mean, standard error, the paper's number."""
     digits, missing = DIGITS.get(name, 3), [np.nan] * len(summary)
     errors, paper = (summary.get(f"{name}_{end}", missing) for end in ("se", "paper"))
     triples = zip(summary[name], errors, in_digits(paper, digits), strict=True)
@@ -99,8 +99,8 @@ def as_csv(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, float_format="%.6f")
 
 
-def template_room() -> SandboxedEnvironment:
-    """Return what fills the templates of this folder, and of people who write conclusions."""
+def template_environment() -> SandboxedEnvironment:
+    """Return the environment for the templates of this folder, and for conclusions."""
     return SandboxedEnvironment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -113,7 +113,7 @@ def template_room() -> SandboxedEnvironment:
 
 
 def summarise(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return mean and standard error of every number, in the order in which settings appear.
+    """Return mean and standard error of every number, with settings in order of appearance.
 
     ``rows`` has one row per repetition, with the columns ``by``, which make a setting, and
     ``seed``. The result has ``by``, ``repeats``, then ``name`` and ``name_se`` for each number;
@@ -136,18 +136,18 @@ def printed() -> pd.DataFrame:
 def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
     """Return a summary with a column ``metric_paper`` for each metric that the paper prints.
 
-    Where n or setting of a printed number is missing it holds for all of ours. Numbers of slabs
-    stand next to those on the two features that make the group.
+    A printed number without n or setting holds for all of them. Numbers of slabs go to the rows
+    with the two features that make the group.
     """
     summary = summary.copy()
-    for said in printed()[printed()["target"] == target].to_dict("records"):
-        same = summary["method"] == said["method"]
+    for number in printed()[printed()["target"] == target].to_dict("records"):
+        same = summary["method"] == number["method"]
         for name in ("n", "setting"):
-            if name in summary and pd.notna(said[name]):
-                same &= summary[name] == said[name]
+            if name in summary and pd.notna(number[name]):
+                same &= summary[name] == number[name]
         if "features" in summary:
             same &= summary["features"] == summary["features"].min()
-        summary.loc[same, f"{said['metric']}_paper"] = said["paper"]
+        summary.loc[same, f"{number['metric']}_paper"] = number["paper"]
     return summary
 
 
@@ -171,24 +171,24 @@ def write_target(name: str, rows: pd.DataFrame, folder: Path, *, quick: bool = F
 def write_page(page: Path) -> Path:
     """Write the page of the summaries in the folder of the same name next to it."""
     folder = page.with_suffix("")
-    found = {name: folder / name / "summary.csv" for name in TARGETS}
+    paths = {name: folder / name / "summary.csv" for name in TARGETS}
     summaries = {
         name: with_paper(pd.read_csv(path, dtype={"version": str}), name)
-        for name, path in found.items()
+        for name, path in paths.items()
         if path.is_file()
     }
-    room, notes = template_room(), folder / NOTES
+    environment, path = template_environment(), folder / NOTES
     numbers = {
         "mean": lambda *args, **where: _value(summaries, *args, **where)[0],
         "value": lambda *args, **where: with_error(*_value(summaries, *args, **where)),
         "values": lambda *args, **where: _values(summaries, *args, **where),
     }
-    said = tomllib.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {}
-    said = {k: room.from_string(v).render(numbers).strip() for k, v in said.items()}
+    texts = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    notes = {k: environment.from_string(v).render(numbers).strip() for k, v in texts.items()}
     sections = [
         {
             "title": TARGETS[name].title,
-            "note": said.get(name, ""),
+            "note": notes.get(name, ""),
             "parts": REPORTS[TARGETS[name].report].parts(summary),
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
             "name": name,
@@ -197,16 +197,16 @@ def write_page(page: Path) -> Path:
         }
         for name, summary in summaries.items()
     ]
-    plans = {"": Plan(1), " (quick)": Plan(1).quickly()}  # by what marks them
-    used = {part["quick"] for part in sections} or {False}
+    plans = {"": Plan(1), " (quick)": Plan(1).quickly()}  # by their mark on the page
+    used = {section["quick"] for section in sections} or {False}
     plans = {mark: plan for mark, plan in plans.items() if bool(mark) in used}
-    text = room.get_template("reproduction.md.jinja").render(
+    text = environment.get_template("reproduction.md.jinja").render(
         folder=folder.name,
         sections=sections,
         settings=markdown_table(_settings_table(plans)),
         directions=[f"{plan.metrics.n_directions:,}{mark}" for mark, plan in plans.items()],
-        lead=said.get("lead", ""),
-        versions=sorted({part["version"] for part in sections}),
+        lead=notes.get("lead", ""),
+        versions=sorted({section["version"] for section in sections}),
         missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
     )
     return write_file(page, text)
@@ -224,23 +224,23 @@ def _value(
 def _values(
     summaries: dict[str, pd.DataFrame], target: str, metric: str, **where: Any
 ) -> list[float]:
-    own = summaries[target]
+    rows = summaries[target]
     for name, value in where.items():
-        own = own[own[name] == value]
-    return own[metric].tolist()
+        rows = rows[rows[name] == value]
+    return rows[metric].tolist()
 
 
 def _settings_table(plans: dict[str, Plan]) -> pd.DataFrame:
     """Return the hyperparameters of FaReG (paper), and those of the base network."""
-    said: dict[str, dict[str, Any]] = {}
+    models: dict[str, dict[str, Any]] = {}
     names = [item.name for item in fields(BaseModel) if item.name != "kind"]
     for mark, plan in plans.items():
         for data in ("synthetic", "nursery"):
             model = PublishedFaReGClassifier.published(data=data, **dict(plan.epochs))
-            own = model.get_params(deep=False)
-            said[f"{PAPER}, {data}{mark}"] = {name: own[name] for name in SETTINGS}
-        said[f"Base network{mark}"] = {name: getattr(plan.base, name) for name in names}
-    pairs = [(name, ", ".join(f"{k} {v}" for k, v in own.items())) for name, own in said.items()]
+            values = model.get_params(deep=False)
+            models[f"{PAPER}, {data}{mark}"] = {name: values[name] for name in SETTINGS}
+        models[f"Base network{mark}"] = {name: getattr(plan.base, name) for name in names}
+    pairs = [(name, ", ".join(f"{k} {v}" for k, v in m.items())) for name, m in models.items()]
     return pd.DataFrame(pairs, columns=["Model", "Hyperparameters"])
 
 
@@ -248,15 +248,15 @@ def _settings_table(plans: dict[str, Plan]) -> pd.DataFrame:
 
 
 def _summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise rows by all that labels them, with what a method gains on sets of equal size."""
+    """Summarise rows by their labels, with the gain of a method over sets of equal size."""
     by = [name for name in LABELS if name in rows]
     if "method" in rows and rows["method"].str.startswith(MATCHED).any():
         keys = [*(name for name in by if name != "method"), "seed", "method"]
         matched = rows[rows["method"].str.startswith(MATCHED)]
         matched = matched.assign(method=matched["method"].str.removeprefix(MATCHED))
-        own = matched.set_index(keys)["group_coverage"].rename("of")
-        rows = rows.merge(own, left_on=keys, right_index=True, how="left")
-        rows = rows.assign(gain=rows["group_coverage"] - rows.pop("of"))
+        coverage = matched.set_index(keys)["group_coverage"].rename("matched")
+        rows = rows.merge(coverage, left_on=keys, right_index=True, how="left")
+        rows = rows.assign(gain=rows["group_coverage"] - rows.pop("matched"))
     return summarise(rows, by)
 
 
@@ -267,20 +267,20 @@ def _lead(summary: pd.DataFrame) -> str:
     if "n" in summary and summary["n"].nunique() == 1:
         text = f"N = {summary['n'].iloc[0]}, {text}"
     if "states" in summary:
-        ours = summary["states"].iloc[0]
-        text += f" People of {ours}; the paper's: {', '.join(PAPER_STATES)}."
+        states = summary["states"].iloc[0]
+        text += f" People of {states}; the paper's: {', '.join(PAPER_STATES)}."
     return text
 
 
 def _shown(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the methods that the page shows: those that decide or that the paper prints."""
     is_printed = summary.filter(like="_paper").notna().any(axis=1)
-    own = summary[summary["method"].isin(SHOWN_METHODS) | is_printed]
-    return own if len(own) else summary
+    shown = summary[summary["method"].isin(SHOWN_METHODS) | is_printed]
+    return shown if len(shown) else summary
 
 
 def _table(summary: pd.DataFrame, metrics: Sequence[str] = DECIDING) -> str:
-    """Return a table of metrics; what is the same in all rows is left out, a method never is."""
+    """Return a table of metrics, without constant columns other than the method."""
     shown = pd.DataFrame(
         {
             title: summary[name]
@@ -306,12 +306,12 @@ def _size_parts(summary: pd.DataFrame) -> Parts:
 def _comparison_parts(summary: pd.DataFrame) -> Parts:
     shown, is_printed = _shown(summary), "group_coverage_paper" in summary
     if any(name in summary and summary[name].nunique() > 1 for name in VARIANTS):
-        shown = shown[shown["method"].isin(OF_VARIANTS if is_printed else [PAPER])]
+        shown = shown[shown["method"].isin(SHOWN_FOR_VARIANTS if is_printed else [PAPER])]
     return [_lead(summary), _table(shown, DECIDING if is_printed else UNPRINTED)]
 
 
 def _sweep_parts(summary: pd.DataFrame) -> Parts:
-    if "size_paper" not in summary:  # the figure says it
+    if "size_paper" not in summary:  # the figure shows it
         return [_lead(summary)]
     return [_lead(summary), _table(_shown(summary), ("group_coverage", "size"))]
 
@@ -349,14 +349,14 @@ def _slab_parts(summary: pd.DataFrame) -> Parts:
 
 
 def _cdf_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    own = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
-    return own.assign(method=own["kind"].map(SLAB_NAMES))
+    rows = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
+    return rows.assign(method=rows["kind"].map(SLAB_NAMES))
 
 
 def _cdf_summary(rows: pd.DataFrame) -> pd.DataFrame:
-    own = _cdf_rows(rows).explode("values").astype({"values": float})
-    each = own.groupby(["features", "method"], sort=False)["values"]
-    quantiles = each.describe(percentiles=[0.05, 0.25, 0.5, 0.75])
+    values = _cdf_rows(rows).explode("values").astype({"values": float})
+    by_curve = values.groupby(["features", "method"], sort=False)["values"]
+    quantiles = by_curve.describe(percentiles=[0.05, 0.25, 0.5, 0.75])
     return quantiles.drop(columns=["count", "std"]).reset_index()
 
 
@@ -385,8 +385,8 @@ def _picture_parts(summary: pd.DataFrame) -> Parts:
 
 def _time_parts(summary: pd.DataFrame) -> Parts:
     lines = []
-    for method, own in summary.groupby("method", sort=False):
-        n, seconds = own["n"].to_numpy(float), own["seconds"].to_numpy(float)
+    for method, rows in summary.groupby("method", sort=False):
+        n, seconds = rows["n"].to_numpy(float), rows["seconds"].to_numpy(float)
         line = {"Method": method}
         line |= {f"N = {n[i]:.0f}": in_digits([seconds[i]], 2)[0] for i in (0, -1)}
         if len(n) > 2:
@@ -401,7 +401,7 @@ def _time_parts(summary: pd.DataFrame) -> Parts:
 
 @dataclass(frozen=True)
 class Report:
-    """How a kind of target is shown, drawn and summarised."""
+    """How a kind of target is shown on the page, drawn and summarised."""
 
     parts: Callable[[pd.DataFrame], Parts]
     figures: Callable[[pd.DataFrame, pd.DataFrame], Figures] = lambda summary, rows: {}

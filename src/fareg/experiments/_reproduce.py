@@ -21,12 +21,12 @@ from fareg.experiments._targets import NO_ACS, TARGETS, Plan
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run left behind."""
+    """The results of a run."""
 
     folder: Path
     page: Path
     files: dict[str, list[Path]]  # tables and figures of each target
-    skipped: dict[str, str]  # targets that were left out, with the reason and what to do about it
+    skipped: dict[str, str]  # targets that were left out, with the reason and the fix
 
     def to_dict(self) -> dict[str, Any]:
         files = {name: [str(path) for path in paths] for name, paths in self.files.items()}
@@ -35,7 +35,7 @@ class Reproduction:
 
 
 def list_targets() -> dict[str, str]:
-    """Return the names of all targets and what they are.
+    """Return the names and titles of all targets.
 
     >>> list_targets()["beta"]
     'Table 3: weight beta of the KL term'
@@ -57,21 +57,21 @@ def reproduce(
     page: str | Path | None = None,
     console: Console | None = None,
 ) -> Reproduction:
-    """Run the paper's experiments and write their tables and figures, and a page of them.
+    """Run the paper's experiments and write their tables and figures, and a page with them.
 
-    Finished work is stored at once: a run that was stopped, in whatever way, continues where it
-    stopped when the same call is made again, and ends with the same numbers.
+    Finished work is stored at once: after a run was stopped, in whatever way, the same call
+    continues where it stopped, and ends with the same numbers.
 
     Parameters
     ----------
     targets : sequence of str, default=()
-        Names from ``list_targets()``; none for all.
+        Names from ``list_targets()``; empty for all.
     out : path, default="reproduction"
         Folder for finished work.
     quick : bool, default=False
-        Small networks, short training and small data: minutes for everything, rough numbers.
+        Small networks, short training and small data: rough numbers, minutes for everything.
     repeats : int, default=None
-        Repetitions; None for 10, quickly 1.
+        Repetitions; None for 10, or 1 if ``quick``.
     sizes : sequence of int, default=None
         Values of N, the number of training and calibration rows. Targets at one size take the
         largest. None for the paper's.
@@ -83,10 +83,10 @@ def reproduce(
     acs_root : path, default=None
         Folder with PUMS person files, as ``fareg.datasets.load_acs_income`` reads them.
     acs_states : sequence of str, default=None
-        Postal codes of the states whose people ACSIncome holds; None for the paper's.
+        Postal codes of the states in ACSIncome; None for the paper's.
     page : path, default=None
-        The page to write, ``page.md`` in ``out`` if None. Tables and figures lie in a folder of the
-        same name next to it; it also shows those of earlier runs there.
+        The page to write, ``page.md`` in ``out`` if None. Tables and figures go to a folder of the
+        same name next to it; the page also shows those of earlier runs there.
     console : rich Console, default=None
         Shows progress if it is a terminal.
 
@@ -118,10 +118,10 @@ def reproduce(
     check_engine(engine, jobs)  # before anything is written
     store = Store.open(out)
     with kept_if_stopped():
-        cells = [cell for own in needed.values() for cell, _ in own]
+        cells = [cell for named in needed.values() for cell, _ in named]
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         files = {
-            name: write_target(name, collect(own, store), page.with_suffix(""), quick=quick)
-            for name, own in needed.items()
+            name: write_target(name, collect(named, store), page.with_suffix(""), quick=quick)
+            for name, named in needed.items()
         }
         return Reproduction(store.folder, write_page(page), files, skipped)

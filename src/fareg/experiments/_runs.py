@@ -1,8 +1,7 @@
 """Cells, the smallest pieces of work that are stored, and the runner that computes them.
 
-A cell is a pure function of its configuration: whoever computes it, wherever and whenever, gets
-the same numbers (all but those named ``*_seconds``). The cells of one problem make a unit, which
-one process does in one go.
+A cell is a pure function of its configuration: it gives the same numbers anywhere and at any time,
+except those named ``*_seconds``. The cells of one problem make a unit, which one process computes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Cell:
         raise NotImplementedError
 
 
-Named = tuple[Cell, dict[str, Any]]  # a cell, and what its rows are called in a table
+Named = tuple[Cell, dict[str, Any]]  # a cell, and columns that name its rows in a table
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class MethodCell(Cell):
                 sets, facts = sets_of(self.method, bench, self.score)
                 row |= {**self.problem.measure(sets, bench, self), **facts}
         except Exception as error:
-            # too little memory is a failure of this machine today, not of the method
+            # out of memory is a failure of this machine today, not of the method
             if not self.problem.failures_count or isinstance(error, MemoryError):
                 raise
             row = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
@@ -77,7 +76,7 @@ class SlabCell(Cell):
     """WSC and WSC+ of marginal sets on the first ``n_features`` features, for several deltas.
 
     Each is searched among random directions, as published, and by descent; once in sample, and
-    once on one half of the test rows and evaluated on the other.
+    once on one half of the test rows with evaluation on the other half.
     """
 
     n_features: int
@@ -92,20 +91,20 @@ class SlabCell(Cell):
         search = partial(worst_slab_coverage, X, covered, **options)
         rows = []
         for kind, way, delta in product(("linear", "quadratic"), SEARCHES, self.deltas):
-            own: dict[str, Any] = {"kind": kind, "search": way, "delta": delta}
-            slab, held_out = search(**own), search(**own, test_size=0.5).test_value
+            setting: dict[str, Any] = {"kind": kind, "search": way, "delta": delta}
+            slab, held_out = search(**setting), search(**setting, test_size=0.5).test_value
             values = {"value": slab.value, "held_out": held_out, "values": slab.values.tolist()}
-            rows.append({**own, **values})
+            rows.append({**setting, **values})
         return pd.DataFrame(rows)
 
 
 @dataclass(frozen=True)
 class PictureCell(Cell):
-    """What the published network reconstructs of two features while its latent is perturbed.
+    """Two features as the published network reconstructs them while its latent is perturbed.
 
-    The latent moves by each step along the dimension that moves membership most, upwards. A row
-    per step: the share of reconstructions inside the true group, the mean membership, and the
-    reconstructed features.
+    The latent moves by each step along the dimension that changes membership most, upwards. There
+    is a row per step: the share of reconstructions inside the true group, the mean membership, and
+    the reconstructed features.
     """
 
     method: Method
@@ -124,8 +123,8 @@ class PictureCell(Cell):
             color, gender = learner.reconstruct(moved)[0][:, places].T
             inside = (color > 0.5) == (gender > 0.5)  # red and female, or blue and male
             membership = learner.membership_of_latent(moved)[0].mean()
-            own = {"step": size, "inside": inside.mean(), "membership": membership}
-            rows.append({**own, "color": color.tolist(), "gender": gender.tolist()})
+            row = {"step": size, "inside": inside.mean(), "membership": membership}
+            rows.append({**row, "color": color.tolist(), "gender": gender.tolist()})
         return pd.DataFrame(rows)
 
 
@@ -139,10 +138,9 @@ def run_cells(
 ) -> None:
     """Compute the cells that the store does not have yet.
 
-    Cells may repeat themselves; those of one problem run together and share its base model. Every
-    finished cell is in the store at once, so a run that is killed continues where it stopped. For
-    ``jobs`` and ``engine`` see :func:`run_tasks`. The progress bar is shown on ``console`` if it is
-    a terminal.
+    Cells may occur several times; those of one problem run together and share its base model. Every
+    finished cell is stored at once, so a killed run continues where it stopped. For ``jobs`` and
+    ``engine`` see :func:`run_tasks`. ``console`` shows a progress bar if it is a terminal.
     """
     units = units_of(cell for cell in cells if store.get(cell.key) is None)
     compute = partial(run_unit, folder=str(store.folder.resolve()))
@@ -152,28 +150,28 @@ def run_cells(
         task = progress.add_task(f"{len(units)} problems", total=sum(map(_cost, units)))
         for unit, rows in finished:
             for key, frame in rows.items():
-                # Another machine may have stored the cell on a disk of its own.
+                # Another machine may have stored the cell on its local disk.
                 if not store.path(key).exists():
                     store.put(key, frame)
             progress.update(task, advance=_cost(unit))
 
 
 def units_of(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Gather cells by problem, without repetitions, the longest units first."""
-    gathered: dict[Any, dict[str, Cell]] = {}
+    """Gather cells by problem, without duplicates, the longest units first."""
+    by_problem: dict[Any, dict[str, Cell]] = {}
     for cell in cells:
-        gathered.setdefault(cell.problem, {})[cell.key] = cell
-    return sorted((list(own.values()) for own in gathered.values()), key=_cost, reverse=True)
+        by_problem.setdefault(cell.problem, {})[cell.key] = cell
+    return sorted((list(unit.values()) for unit in by_problem.values()), key=_cost, reverse=True)
 
 
 def _cost(unit: Sequence[Cell]) -> int:
-    return int(unit[0].problem.n) * (5 + len(unit))  # grows with the time that a unit takes
+    return int(unit[0].problem.n) * (5 + len(unit))  # grows with the time of a unit
 
 
 def run_unit(unit: list[Cell], folder: str) -> tuple[list[Cell], dict[str, pd.DataFrame]]:
     """Compute the cells of a unit, store each at once, and return the rows by key."""
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
+        warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected
         bench = unit[0].problem.prepare(Store(folder))
         compute = bench.store.once
         return unit, {cell.key: compute(cell.key, partial(cell.compute, bench)) for cell in unit}
@@ -184,6 +182,6 @@ def collect(named: Iterable[Named], store: Store) -> pd.DataFrame:
     for cell, names in named:
         found = store.get(cell.key)
         if found is None:
-            raise FaregError(f"{store.path(cell.key)} has gone; run the same command again")
+            raise FaregError(f"{store.path(cell.key)} is gone; run the same command again")
         rows.append(found.assign(**names))
     return pd.concat(rows, ignore_index=True)

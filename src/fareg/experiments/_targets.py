@@ -1,4 +1,4 @@
-"""The paper's tables and figures: which cells each of them needs, and how they are measured."""
+"""The paper's tables and figures, and the cells that each of them needs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ QUICK_EPOCHS = 200
 SIZES, QUICK_SIZES = (200, 500, 1000, 2000, 4000), (200, 500)
 N_SWEEP, N_PICTURE = 2000, 4000
 STEPS = (0.0, 0.003, 0.006)  # along the latent, in Fig. 8
-TIMED = 3  # repetitions of what is timed
-# The paper does not say how many rows Table 1 was measured on. A simulation on two features with
-# 2,000 rows fits it and one with 500 does not, but the simulated coverage inside the group, 0.6,
-# was chosen to be near the paper's WSC+.
+TIMED = 3  # repetitions of timings
+# The paper does not say on how many rows Table 1 was measured. A simulation on two features with
+# 2,000 rows fits it and one with 500 does not, but its coverage inside the group, 0.6, was chosen
+# to be near the paper's WSC+.
 SLAB_TEST = 2000
 DELTAS = (0.1, 0.2, 0.3, 0.4, 0.5)
 BETAS = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -54,7 +54,7 @@ AFCP_BATCH = 25  # of the base network, in the code published with AFCP
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run."""
+    """The settings of a run."""
 
     repeats: int
     sizes: tuple[int, ...] | None = None  # values of N; targets at one size take the largest
@@ -62,17 +62,17 @@ class Plan:
     acs_states: tuple[str, ...] = PAPER_STATES  # postal codes
     base: BaseModel = NETWORK
     metrics: MetricSettings = MetricSettings()  # noqa: RUF009
-    epochs: Parameters = ()  # that train FaReG (paper), if not the published number
+    epochs: Parameters = ()  # of FaReG (paper), if not the published number
 
     def quickly(self) -> Plan:
         """Return the plan with small networks, short training and few sizes: it takes minutes."""
-        own: dict[str, Any] = {"base": QUICK_BASE, "metrics": QUICK_METRICS}
-        own |= {"epochs": (("epochs", QUICK_EPOCHS),), "sizes": self.sizes or QUICK_SIZES}
-        return replace(self, **own)
+        changes: dict[str, Any] = {"base": QUICK_BASE, "metrics": QUICK_METRICS}
+        changes |= {"epochs": (("epochs", QUICK_EPOCHS),), "sizes": self.sizes or QUICK_SIZES}
+        return replace(self, **changes)
 
-    def paper(self, name: str = PAPER, *own: Any, kind: str = "paper") -> Method:
-        """Return FaReG as published, with parameters of its own; quickly, with fewer epochs."""
-        return Method(name, kind, (*self.epochs, *own))
+    def paper(self, name: str = PAPER, *parameters: Any, kind: str = "paper") -> Method:
+        """Return FaReG as published, with other parameters if given, and the epochs of the plan."""
+        return Method(name, kind, (*self.epochs, *parameters))
 
     def sweep(self, kind: str, full: Iterable[int], **more: Any) -> Iterator[PaperProblem]:
         """Yield a problem per N and repetition; ``full`` are the paper's values of N."""
@@ -80,21 +80,21 @@ class Plan:
             yield from replace(self, sizes=(n,)).problems(kind, **more)
 
     def problems(self, kind: str, n: int = N_SWEEP, **more: Any) -> list[PaperProblem]:
-        """Return a problem per repetition at one size, the paper's unless the plan says else."""
-        own = {"base": self.base, **more}
+        """Return a problem per repetition at one size: the plan's largest, or the paper's."""
+        options = {"base": self.base, **more}
         n = max(self.sizes or (n,))
-        return [PaperProblem(kind, n, seed, **own) for seed in range(self.repeats)]
+        return [PaperProblem(kind, n, seed, **options) for seed in range(self.repeats)]
 
     def compare(
         self, problems: Iterable[PaperProblem], methods: Sequence[Method], **names: Any
     ) -> Iterator[Named]:
         for problem in problems:
             for method in methods:
-                own = {"n": problem.n, "seed": problem.seed, "method": method.name, **names}
-                yield MethodCell(problem, method, metrics=self.metrics), own
+                columns = {"n": problem.n, "seed": problem.seed, "method": method.name, **names}
+                yield MethodCell(problem, method, metrics=self.metrics), columns
 
-    def few(self) -> list[Method]:
-        """Return the methods that a variant of the data is asked about."""
+    def few_methods(self) -> list[Method]:
+        """Return the methods that are compared on variants of the data."""
         paper = self.paper()
         return [MARGINAL, AFCPS[1], paper, LEVELS, size_matched(paper), ORACLE]
 
@@ -119,13 +119,15 @@ def _published(plan: Plan) -> Iterator[Named]:
 
 
 def _eight(plan: Plan) -> Iterator[Named]:
-    for codes, methods in {"ordered": comparison(plan.epochs), "authors": plan.few()}.items():
+    everything = comparison(plan.epochs)
+    for codes, methods in {"ordered": everything, "authors": plan.few_methods()}.items():
         yield from plan.compare(plan.problems("eight", codes=codes), methods, codes=codes)
 
 
 def _codes(plan: Plan) -> Iterator[Named]:
     for codes in ("alphabet", "authors"):
-        yield from plan.compare(plan.problems("xnor", codes=codes), plan.few(), codes=codes)
+        problems = plan.problems("xnor", codes=codes)
+        yield from plan.compare(problems, plan.few_methods(), codes=codes)
 
 
 def _cut_nurseries(plan: Plan) -> Iterator[Named]:
@@ -133,13 +135,13 @@ def _cut_nurseries(plan: Plan) -> Iterator[Named]:
         base = replace(plan.base, batch_size=batch)
         for kind in ("nursery", "cut-nursery"):
             names = {"data": f"{kind}, batches of {batch}"}
-            yield from plan.compare(plan.problems(kind, base=base), plan.few(), **names)
+            yield from plan.compare(plan.problems(kind, base=base), plan.few_methods(), **names)
 
 
 def _acs(plan: Plan) -> Iterator[Named]:
     assert plan.acs_root is not None
     files = acs_income_files(plan.acs_root, plan.acs_states)
-    own: dict[str, Any] = {
+    data: dict[str, Any] = {
         "n_test": ACS_TEST,
         "fingerprint": fingerprint(files),
         "path": str(plan.acs_root.resolve()),
@@ -151,7 +153,7 @@ def _acs(plan: Plan) -> Iterator[Named]:
         ("network", plan.base, more),
         ("boosting", BOOSTING, [OUT_OF_FOLD, *more]),
     ):
-        problems = plan.problems("acs", ACS_ROWS - ACS_TEST, **own, base=base)
+        problems = plan.problems("acs", ACS_ROWS - ACS_TEST, **data, base=base)
         names = {"base": name, "states": ", ".join(plan.acs_states)}
         yield from plan.compare(problems, comparison(plan.epochs, *methods), **names)
 
@@ -163,8 +165,8 @@ def _vary(parameter: str, values: Sequence[float]) -> Callable[[Plan], Iterator[
         kind = "draws" if parameter == "n_draws" else "paper"
         for problem in plan.problems("xnor"):
             for value in values:
-                own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
-                method = plan.paper(PAPER, *own, kind=kind)
+                is_published = PUBLISHED_SETTING.get(parameter) == value
+                method = plan.paper(PAPER, *() if is_published else [(parameter, value)], kind=kind)
                 yield from plan.compare([problem], [method], setting=value)
 
     return cells
@@ -173,13 +175,13 @@ def _vary(parameter: str, values: Sequence[float]) -> Callable[[Plan], Iterator[
 def _delta_draws(plan: Plan) -> Iterator[Named]:
     for delta in DELTAS:
         for draws in FEW_DRAWS:
-            own = ("delta", delta), ("n_draws", draws)
-            method = plan.paper(f"FaReG (paper), T = {draws}", *own, kind="draws")
+            parameters = ("delta", delta), ("n_draws", draws)
+            method = plan.paper(f"FaReG (paper), T = {draws}", *parameters, kind="draws")
             yield from plan.compare(plan.problems("xnor"), [method], setting=delta)
 
 
 def _selection(plan: Plan) -> Iterator[Named]:
-    """Ask which features are selected, also where there is no group at all."""
+    """Measure which features are selected, with a group in the data and without."""
     methods = [*AFCPS, plan.paper(), LEVELS]
     for kind, words in {"xnor": "with the group", "none": "without any group"}.items():
         problems = plan.sweep(kind, SIZES, codes="authors")
@@ -198,20 +200,20 @@ def _slabs_once(plan: Plan) -> Iterator[Named]:
 
 
 def _pictures(plan: Plan) -> Iterator[Named]:
-    for own in plan.problems("xnor", N_PICTURE, codes="authors"):
-        yield PictureCell(own, plan.paper(), STEPS), {"n": own.n, "seed": own.seed}
+    for problem in plan.problems("xnor", N_PICTURE, codes="authors"):
+        yield PictureCell(problem, plan.paper(), STEPS), {"n": problem.n, "seed": problem.seed}
 
 
 def _time(plan: Plan) -> Iterator[Named]:
-    """Compare seconds; boosting trains the base model, which takes no part in them."""
-    few = replace(plan, repeats=min(plan.repeats, TIMED))
-    problems = few.sweep("xnor", (1000, 2000, 4000, 8000, 16000), base=BOOSTING)
+    """Compare seconds, on a base model by boosting, whose training does not count."""
+    timed = replace(plan, repeats=min(plan.repeats, TIMED))
+    problems = timed.sweep("xnor", (1000, 2000, 4000, 8000, 16000), base=BOOSTING)
     yield from plan.compare(problems, [*AFCPS, plan.paper(), LEVELS])
 
 
 @dataclass(frozen=True)
 class Target:
-    """A table or figure: what it shows, its cells and the key of its report."""
+    """A table or figure: its title, its cells and the key of its report."""
 
     title: str
     cells: Callable[[Plan], Iterator[Named]]
