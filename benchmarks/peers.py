@@ -84,4 +84,4 @@ class CrepesMondrian(CrepesSplit):
 
     def _bins(self, X: pd.DataFrame) -> np.ndarray | None:
         codes = self.coding_.codes(canonical(X[list(self.sensitive_features)]))
-        return joint_codes(list(codes.T), self.coding_.n_levels)
+        return joint_codes(list(codes.T), self.coding_.n_categories)

@@ -153,7 +153,10 @@ class BatchGCP(ConformalClassifier):
         def groups(people: Any) -> np.ndarray:
             codes = coding.codes(people).T
             return np.column_stack(
-                [c[:, None] == np.arange(k) for c, k in zip(codes, coding.n_levels, strict=True)]
+                [
+                    c[:, None] == np.arange(k)
+                    for c, k in zip(codes, coding.n_categories, strict=True)
+                ]
             )
 
         model = QuantileRegressor(quantile=1 - self.alpha_, alpha=0.0)

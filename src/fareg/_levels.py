@@ -94,7 +94,7 @@ class LevelCoding:
         return cls(tuple(Levels.learn(columns[name], edges_from.get(name)) for name in columns))
 
     @property
-    def n_levels(self) -> tuple[int, ...]:
+    def n_categories(self) -> tuple[int, ...]:
         """Number of categories of each feature."""
         return tuple(len(levels.values) for levels in self.levels)
 

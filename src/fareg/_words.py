@@ -20,7 +20,7 @@ SMALLEST_P = 1e-4  # smaller p-values are written as "< 0.0001"
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
-LEVEL = re.compile(r"((?:^| and )[^=<>]*[^=<>\s])=(?=\S)")  # the name of a column and its sign
+CATEGORY = re.compile(r"((?:^| and )[^=<>]*[^=<>\s])=(?=\S)")  # the name of a column and its sign
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 
 
@@ -185,7 +185,7 @@ def group_name(name: str) -> str:
     >>> group_name("sex=Female and age > 60"), group_name("sex = Female")
     ('sex = Female and age > 60', 'sex = Female')
     """
-    return LEVEL.sub(r"\1 = ", name)
+    return CATEGORY.sub(r"\1 = ", name)
 
 
 def in_clusters(group: Mapping[str, Any]) -> str:

@@ -329,7 +329,7 @@ def group_picture(
     coding = LevelCoding.learn(people.columns[shown])
     codes = coding.codes(people.columns[shown])
     # the feature with more categories goes down the page, the other one across
-    order = sorted(range(len(shown)), key=lambda j: -coding.n_levels[j])
+    order = sorted(range(len(shown)), key=lambda j: -coding.n_categories[j])
     axes = [frequent(codes[:, j], most) for j, most in zip(order, MAX_PICTURED, strict=False)]
     axis_of = dict(zip(order, axes, strict=True))
     labels = [[coding.levels[j].label(int(code)) for code in axis] for j, axis in axis_of.items()]
@@ -346,7 +346,7 @@ def group_picture(
         "features": shown,
         "row_labels": labels[0],
         "column_labels": labels[1] if len(labels) == 2 else [""],
-        "hidden_levels": sum(coding.n_levels) - sum(map(len, axes)),
+        "hidden_levels": sum(coding.n_categories) - sum(map(len, axes)),
         "cells": records(cells.iloc[:n_cells].query("n > 0")[fields]),
     }
 

@@ -54,7 +54,7 @@ class SelectedLevels(Calibration):
         sample, levels = self.sample, self.levels
         shape = (len(sample), len(self.coding.levels))
         require(levels.shape == shape and levels.dtype == np.int64, "levels")
-        require(((levels >= 0) & (levels < self.coding.n_levels)).all(), "levels")
+        require(((levels >= 0) & (levels < self.coding.n_categories)).all(), "levels")
         require((sample.row_labels >= 0).all(), "labels")
         first = self._first_columns
         require(first[-1] * sample.n_labels <= MAX_CATEGORIES, "levels")
@@ -119,9 +119,9 @@ class SelectedLevels(Calibration):
 
         The shape is (n_samples, n_classes, n_select or 1).
         """
-        levels = self.coding.codes(batch.people)
+        codes = self.coding.codes(batch.people)
         # an unseen category is the last of its feature
-        columns = self._first_columns[:-1] + np.where(levels >= 0, levels, self.coding.n_levels)
+        columns = self._first_columns[:-1] + np.where(codes >= 0, codes, self.coding.n_categories)
         case = (batch.scores >= self.boundary).astype(np.int64) + (batch.scores > self.boundary)
         label = np.arange(batch.scores.shape[1]) % len(self.boundary)
         ranks = self.worst[case[:, :, None], label[:, None], columns[:, None, :]]
@@ -135,7 +135,7 @@ class SelectedLevels(Calibration):
     @property
     def _first_columns(self) -> IntArray:
         """The first column of each feature's categories, "unseen" last, and their total number."""
-        return np.cumsum([0, *(n + 1 for n in self.coding.n_levels)])
+        return np.cumsum([0, *(n + 1 for n in self.coding.n_categories)])
 
     def _selections(self, batch: Batch) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
         """Yield a mask of rows, the scores that calibrate them, and the rows' categories.
@@ -143,30 +143,30 @@ class SelectedLevels(Calibration):
         The first mask has all rows. Each further one belongs to a selection of features and has
         the rows for which some placeholder label led to that selection.
         """
-        levels, selected = self.coding.codes(batch.people), self.selected(batch)
+        codes, selected = self.coding.codes(batch.people), self.selected(batch)
         everyone, full = np.ones(len(batch), dtype=bool), np.zeros(len(batch), dtype=bool)
-        yield everyone, *self._calibrate_cells((), levels)
+        yield everyone, *self._calibrate_cells((), codes)
         first, which = distinct_rows(pd.DataFrame(selected.reshape(-1, selected.shape[2])))
         which = which.reshape(selected.shape[:2])
         for number, features in enumerate(selected.reshape(-1, selected.shape[2])[first].tolist()):
             if features[0] >= 0:  # otherwise nothing was selected
                 rows = (which == number).any(axis=1)
-                table, categories = self._calibrate_cells(tuple(features), levels[rows])
+                table, categories = self._calibrate_cells(tuple(features), codes[rows])
                 full[rows] |= np.isinf(table.quantiles(self.alpha)[categories]).any(axis=1)
                 yield rows, table, categories
         warn_of_full_rows(full, "fall into a selected cell with too few calibration points")
 
     def _calibrate_cells(
-        self, features: tuple[int, ...], levels: IntArray
+        self, features: tuple[int, ...], codes: IntArray
     ) -> tuple[CalibrationScores, IntArray]:
-        """Calibrate the joint cells of some features; return categories of the rows ``levels``."""
+        """Calibrate the joint cells of some features; return categories of the rows ``codes``."""
         if not features:
-            zeros = np.zeros(max(len(levels), len(self.levels)), dtype=np.int64)
+            zeros = np.zeros(max(len(codes), len(self.levels)), dtype=np.int64)
             table = self.sample.sorted_by(zeros[: len(self.levels)], 1)
-            return table, self.sample.categories(zeros[: len(levels)])
+            return table, self.sample.categories(zeros[: len(codes)])
         known = np.unique(self.levels[:, features], axis=0)
         cells = cell_numbers(known, self.levels[:, features])
-        new_cells = cell_numbers(known, levels[:, features])
+        new_cells = cell_numbers(known, codes[:, features])
         return self.sample.sorted_by(cells, len(known)), self.sample.categories(new_cells)
 
 

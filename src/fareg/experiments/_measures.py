@@ -115,7 +115,7 @@ def _cell_membership(bench: Bench) -> FloatArray:
     """Return 1 where a test row is in a cell: a category of a feature, or a pair of categories."""
     columns = canonical(_sensitive(bench))
     coding = LevelCoding.learn(columns)
-    codes, sizes = coding.codes(columns), coding.n_levels
+    codes, sizes = coding.codes(columns), coding.n_categories
     found = []
     for features in (*combinations(range(len(sizes)), 1), *combinations(range(len(sizes)), 2)):
         joint = joint_codes([codes[:, f] for f in features], [sizes[f] for f in features])

@@ -416,7 +416,7 @@ def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
     """
     columns = canonical(columns)
     coding = LevelCoding.learn(columns)
-    codes, sizes = coding.codes(columns), coding.n_levels
+    codes, sizes = coding.codes(columns), coding.n_categories
     order = rng.permutation(columns.shape[1])
     chosen = [feature for feature in order if np.ptp(codes[:, feature])][:2]
     if not chosen:

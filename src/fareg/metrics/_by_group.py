@@ -313,8 +313,8 @@ def _categories(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, Bool
     """Yield name and rows of each category, then of each pair of categories if wanted."""
     coding = LevelCoding.learn(table)
     codes = coding.codes(table)
-    for feature, n_levels in enumerate(coding.n_levels):
-        for code in range(n_levels):
+    for feature, n in enumerate(coding.n_categories):
+        for code in range(n):
             yield coding.describe([feature], [code]), codes[:, feature] == code
     for pair in combinations(range(len(coding.levels)), 2) if pairs else ():
         for cell in np.unique(codes[:, pair], axis=0):
