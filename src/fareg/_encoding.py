@@ -34,9 +34,8 @@ def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: as_text(column) for name, column in frame.items()})
 
 
-def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return numbers.clip(-LARGEST, LARGEST)
+def _all_numbers(frame: pd.DataFrame) -> Any:
+    return cut_huge(pd.DataFrame({name: as_numbers(column) for name, column in frame.items()}))
 
 
 def _finite_numbers(frame: pd.DataFrame) -> Any:

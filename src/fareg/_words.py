@@ -17,7 +17,7 @@ SHOWN = 8  # names that a sentence lists
 SMALLEST_P = 1e-4  # smaller p-values are written as "< 0.0001"
 # Unicode categories that control a terminal or cannot be written: control, format (including the
 # marks that reverse text), lone surrogates, line separators and paragraph separators.
-CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 CATEGORY = re.compile(r"((?:^| and )[^=<>]*[^=<>\s])=(?=\S)")  # the name of a column and its sign
@@ -46,9 +46,7 @@ def printable_json(text: str) -> str:
 
 
 def _is_control(c: str) -> bool:
-    if c.isprintable() or c in JOINERS:
-        return False
-    return unicodedata.category(c) in CONTROL_CATEGORIES
+    return not c.isprintable() and unicodedata.category(c) in CONTROLS and c not in JOINERS
 
 
 def quoted(name: str) -> str:
