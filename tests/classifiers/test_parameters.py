@@ -27,6 +27,22 @@ def easy():
     return model, X[800:], y[800:]
 
 
+ANSWERS = (
+    *("predict", "predict_proba", "predict_set", "predict_p", "predict_labels", "predict_table"),
+    *("conformity_scores", "selected_features", "predict_region", "predict_level"),
+)
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+def test_nothing_is_answered_before_fit(cls, easy):
+    model, X, _ = easy
+    clf = cls(model, sensitive_features=["a", "b"])
+    for method in ANSWERS:
+        if hasattr(clf, method):
+            with pytest.raises(NotConformalizedError, match="is not conformalized yet"):
+                getattr(clf, method)(X)
+
+
 @pytest.mark.parametrize(
     "change",
     [

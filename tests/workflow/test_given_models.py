@@ -284,7 +284,7 @@ def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp
     with pytest.raises(fareg.FaregError, match="not trusted"):
         read_estimator(tmp_path / "m.skops")
     (tmp_path / "bad.skops").write_bytes(pickle.dumps({}))
-    assert "cannot be read as a file of skops" in refused(
+    assert "cannot be read as a skops file" in refused(
         "fit", place / "t.csv", *fixed, "--estimator", tmp_path / "bad.skops"
     )
 

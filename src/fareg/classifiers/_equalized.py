@@ -293,6 +293,7 @@ allow_empty, random_state
         selected : bool ndarray of shape (n_samples, n_sensitive_features)
             Columns in the order of ``levels_``.
         """
+        self._check_fitted()
         selected = self._answer(self.calibration_.selected, X, proba, sensitive_features)
         features = np.arange(len(self.levels_))
         return (selected[..., None] == features).any(axis=2).all(axis=1)

@@ -187,6 +187,7 @@ class PLCPClassifier(ConformalClassifier):
 
     def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
+        self._check_fitted()
         positions = self._answer(self.calibration_.groups.cells, X, None, sensitive_features)
         return self.kept_[positions]
 
