@@ -204,6 +204,7 @@ class FittedAnswers:
             probable label) and its ``probability``; methods with groups add columns.
         """
         alpha = None if confidence_level is None else check_confidence_level(confidence_level)
+        self._check_fitted()
         labels = np.array([str(label) for label in self.classes_], dtype=object)
         parts = []
         for batch in self._batches(X, proba, sensitive_features, ids):
