@@ -29,7 +29,8 @@ def easy():
 
 ANSWERS = (
     *("predict", "predict_proba", "predict_set", "predict_p", "predict_labels", "predict_table"),
-    *("conformity_scores", "selected_features", "predict_region", "predict_level"),
+    *("conformity_scores", "selected_features", "predict_region"),
+    *("predict_level", "predict_group", "explain"),
 )
 
 

@@ -263,14 +263,16 @@ class FaReGClassifier(ConformalClassifier):
         worse off than 95% of them. With ``label_conditional``, each label has its own number, shape
         (n_samples, n_classes).
         """
-        return self._levels.ranks(self._read_people(X, sensitive_features))
+        people = self._read_people(X, sensitive_features)
+        return self._levels.ranks(people)
 
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
         With ``label_conditional``, each label has its own level, shape (n_samples, n_classes).
         """
-        return self._levels.levels(self._read_people(X, sensitive_features))
+        people = self._read_people(X, sensitive_features)
+        return self._levels.levels(people)
 
     def explain(self, X: Any, *, sensitive_features: Any = None) -> pd.Series:
         """Return how much the disadvantage of these rows depends on each feature.
