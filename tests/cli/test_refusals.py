@@ -34,9 +34,9 @@ def fit_refused(path, tmp_path, *options):
         ("the target and sensitive", ["--sensitive", "outcome"]),
         ("hgb, forest, logistic, mlp", ["--estimator", "xgb"]),
         ("did you mean 0.9?", ["--confidence", "90"]),
-        ("seed must be a whole number >= 0, got -1", ["--seed", "-1"]),
-        ("confidence_level must be in (0, 1)", ["--confidence", "0"]),
-        ("confidence_level must be in (0, 1)", ["--confidence", "nan"]),
+        ("--seed must be a whole number >= 0, got -1", ["--seed", "-1"]),
+        ("--confidence must be in (0, 1)", ["--confidence", "0"]),
+        ("--confidence must be in (0, 1)", ["--confidence", "nan"]),
         ("did you mean outcome?", ["--target", "outcom"]),
         ("nearest columns: ", ["--target", "zzz"]),
         ("must end in .html or .htm, got .pdf", ["--report", "r.pdf"]),
@@ -231,7 +231,7 @@ def test_audit_knows_clusters_and_calibration_rows(tmp_path):
     assert any("calibrated on 200 clusters" in note for note in told["notes"])
     assert "has no column nobody" in refused(*options[:-1], "--clusters", "nobody")
     assert "column of their own" in refused(*options[:-1], "--clusters", "y")
-    assert "confidence_level must be in (0, 1)" in refused(*options[:-1], "--confidence", "90")
+    assert "--confidence must be in (0, 1)" in refused(*options[:-1], "--confidence", "90")
     assert "must end in .html or .htm, got .pdf" in refused(*options[:-1], "--report", "r.pdf")
     assert "at least 9" in refused(*options[:-1], "--calibration-rows", "3")
 

@@ -195,7 +195,7 @@ def test_rows_without_a_label_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--score", "asp"], "conformity_score"),
+        (["--score", "asp"], "--score must be one of"),
         (["--not-features", "Color,Nothing"], "has no column Nothing"),
     ],
 )

@@ -41,7 +41,17 @@ PYTHON = {
     " when=": " --when",
     " keep=": " --keep ",
     "probabilities must be": "--proba must be",
+    "sensitive_features has no column": "the sensitive columns lack",
+    "the columns of the sets or a model": "--sets or --model",
+    "make one with fareg.save": "make one with fareg fit",
     "ask within fareg.accept_drift()": "add --accept-drift",
+}
+FLAGS = {  # of arguments with which a sentence begins
+    "confidence_level": "--confidence",
+    "conformity_score": "--score",
+    "estimator": "--estimator",
+    "n_calibration": "--calibration-rows",
+    "seed": "--seed",
 }
 NOTHING = "nothing was written"
 NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
@@ -137,6 +147,8 @@ def in_shell(error: Any) -> str:
     line = " ".join(line.strip() for line in str(error).split("\n"))
     for python, shell in PYTHON.items():
         line = line.replace(python, shell)
+    first_word, blank, remaining = line.partition(" ")
+    line = FLAGS.get(first_word, first_word) + blank + remaining
     return line + MORE.get(type(error).__name__, "")
 
 

@@ -233,7 +233,8 @@ def read_settings(path: str | Path) -> Settings:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidInputError(f"cannot read the settings {path}: {reason.lower()}") from error
+        message = f"cannot read the settings {path}: {reason.lower()}; check the path"
+        raise InvalidInputError(message) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not a TOML file: {error}") from error
     tables: Any = content.pop("tables", None)

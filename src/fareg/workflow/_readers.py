@@ -257,7 +257,7 @@ def is_parquet(path: Any) -> bool:
         return True
     if name.endswith(CSV):
         return False
-    raise InvalidInputError(f"{path} must end in {TABLE}, so that its format is known")
+    raise InvalidInputError(f"{path} must end in {TABLE}; write the table in one of these formats")
 
 
 @contextmanager

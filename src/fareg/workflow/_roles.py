@@ -142,7 +142,7 @@ def id_columns(frame: pd.DataFrame, effect: str, others: Sequence[str] = ()) -> 
         return []
     warn(
         f"{', '.join(found)}: different in every row, so taken as ids, which {effect}; name them "
-        "as sensitive if they are no ids"
+        "as sensitive if they are not ids"
     )
     return found
 
