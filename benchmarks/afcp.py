@@ -1,6 +1,6 @@
-"""AFCP beside its definition, which loops over rows, labels and points.
+"""AFCP against its definition, which loops over rows, labels and points.
 
-The definition is timed on a few rows and extrapolated to all, rows being independent of each other.
+The definition is timed on a few rows and extrapolated to all, as rows are independent.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def definition(s, A, T, B, n_select):
             order = sorted(range(len(worst)), key=lambda k: (-worst[k][0], -worst[k][1], k))
             selections.append(tuple(order[:n_select]))
         for selection in set(selections):
-            own = s[(A[:, selection] == B[i, selection]).all(axis=1)]
+            matching = s[(A[:, selection] == B[i, selection]).all(axis=1)]
             for y in range(T.shape[1]):
-                sets[i, y] |= (1 + np.sum(own >= T[i, y])) / (len(own) + 1) > ALPHA
+                sets[i, y] |= (1 + np.sum(matching >= T[i, y])) / (len(matching) + 1) > ALPHA
     return sets
 
 
-def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: int = 5) -> Row:
+def against_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: int = 5) -> Row:
     data = make_synthetic(n + m, random_state=0)
     X_cal, y_cal, X = data.X[:n], data.y[:n], data.X[n:]
     clf = AFCPClassifier(
@@ -66,4 +66,4 @@ def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: in
 
 
 def measure() -> dict:
-    return {"rows": [beside_the_definition(n_select) for n_select in (1, 2)]}
+    return {"rows": [against_the_definition(n_select) for n_select in (1, 2)]}

@@ -1,12 +1,12 @@
-"""What audits find: groups planted in published tables, fair sets, and the same audit again.
+"""What audits find: planted groups in published tables, fair sets, and repeated audits.
 
     python benchmarks/auditing.py --folder DIRECTORY --part known --cases 10
     python benchmarks/auditing.py --folder DIRECTORY --part held-out --cases 10
 
 A small forest and split conformal sets (LAC, APS) make the sets of new rows of each table. In the
 rows of a random conjunction of one to three conditions, which holds 5% to 25% of the rows, true
-labels are taken out of some sets until 60% to 85% are covered. Half of these cases also have a
-larger and milder failure. Fair sets cover every row with the same probability. Constants of the
+labels are removed from some sets until 60% to 85% are covered. Half of these cases also have a
+larger, milder failure. Fair sets cover every row with the same probability. Constants of the
 search were chosen on the tables and seeds of ``known``. Results are added to ``auditing.csv``.
 """
 
@@ -34,7 +34,7 @@ FIELDS = (
     "part", "table", "score", "case", "kind", "n", "group_rows", "covered", "conditions", "planted",
     "findings", "first", "overlap", "place", "again", "again_overlap", "seconds",
 )  # fmt: skip
-TABLES = {  # target, columns in which groups are planted and looked for, rows that are audited
+TABLES = {  # target, columns for groups, audited rows
     "adult": (
         "income",
         ["age", "sex", "race", "marital-status", "occupation", "hours-per-week", "education-num"],
@@ -67,7 +67,7 @@ KINDS = ("planted", "behind another", "fair")
 
 
 def sets_of(path: Path, score: str, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
-    """Return the columns, labels, sets and classes of rows that a model and sets never saw."""
+    """Return the columns, labels, sets and classes of rows that neither trained nor calibrated."""
     target, columns, n = TABLES[path.stem]
     table = pd.read_parquet(path).dropna(subset=[target]).sample(frac=1, random_state=seed)
     table = table.head(n + 4000).reset_index(drop=True)
@@ -85,7 +85,7 @@ def sets_of(path: Path, score: str, seed: int) -> tuple[pd.DataFrame, Any, Any, 
 def some_group(
     X: pd.DataFrame, rng: np.random.Generator, share: tuple[float, float], most: int
 ) -> tuple[Any, list[str]]:
-    """Draw a conjunction that holds such a share of the rows, and say it in words."""
+    """Draw a conjunction with a share of the rows in this range, and its words."""
     while True:
         inside, words = np.ones(len(X), dtype=bool), []
         for name in rng.choice(X.columns, rng.integers(1, most + 1), replace=False):
@@ -97,9 +97,9 @@ def some_group(
                 words.append(f"{name} {'>' if is_above else '<='} {cut:.4g}")
             else:
                 levels = column.dropna().value_counts(normalize=True)
-                level = rng.choice(levels.index[levels > 0.03].to_numpy())
-                inside &= np.asarray(column == level)
-                words.append(f"{name} = {level}")
+                category = rng.choice(levels.index[levels > 0.03].to_numpy())
+                inside &= np.asarray(column == category)
+                words.append(f"{name} = {category}")
         if share[0] <= inside.mean() <= share[1] and inside.sum() >= 200:
             return inside, words
 
@@ -117,7 +117,7 @@ def draw(path: Path, score: str, case: int, kind: str) -> tuple[Any, ...]:
     covered = is_covered(y, sets, classes=classes)
     codes = pd.Index(classes).get_indexer(y)
     sets = sets.copy()
-    if kind == "fair":  # whether a row is covered is drawn, with the same chance for everyone
+    if kind == "fair":  # every row is covered with the same probability
         sets[np.arange(len(y)), codes] = rng.random(len(y)) < 0.9
         return X, y, sets, classes, np.zeros(len(y), dtype=bool), []
     lost = np.zeros(len(y), dtype=bool)
@@ -166,7 +166,7 @@ def run(path: Path, score: str, case: int, kind: str) -> dict[str, Any]:
 
 
 def main(folder: Path, part: str = "known", cases: int = 5, only: str = "") -> None:
-    """Measure one part and add what is new to the table of results."""
+    """Measure one part and add new rows to the results."""
     warnings.simplefilter("ignore", FaregWarning)
     tables, offset = PARTS[part]
     keys = ["part", "table", "score", "case", "kind"]

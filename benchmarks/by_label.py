@@ -3,9 +3,9 @@
     python benchmarks/by_label.py DIRECTORY
 
 Readmission of patients with diabetes (UCI), three splits by patient: 70% of the rows to fit, the
-others to test. Split conformal sets of all labels together and of each by itself, beside FaReG's,
-which learn an order of people for every label. Writes ``by_label.csv``: coverage by true label, and
-by the number of earlier stays in hospital. Every patient counts once, as is promised.
+others to test. Split conformal sets, calibrated for all labels together and label by label, and
+those of FaReG, which learns an order of people for every label. Writes ``by_label.csv``: coverage
+by true label and by the number of earlier hospital stays. Every patient counts once, as promised.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def main(folder: Path, splits: int = 3) -> None:
             rows = pd.DataFrame({"size": sets.sum(axis=1)}, index=truth.index)
             rows["covered"] = is_covered(truth, sets, classes=clf.classes_)
             for group, inside in groups.items():
-                own = rows[inside.to_numpy()]
-                mean = partial(np.average, weights=weights[own.index])
-                means = {"coverage": mean(own["covered"]), "size": mean(own["size"])}
-                facts = {"split": seed, "method": method, "group": group, "rows": len(own)}
+                group_rows = rows[inside.to_numpy()]
+                mean = partial(np.average, weights=weights[group_rows.index])
+                means = {"coverage": mean(group_rows["covered"]), "size": mean(group_rows["size"])}
+                facts = {"split": seed, "method": method, "group": group, "rows": len(group_rows)}
                 found.append({**facts, **means, "version": VERSION})
             print(seed, method, flush=True)
     path = Path(__file__).with_name("by_label.csv")

@@ -1,9 +1,9 @@
-"""CondCP beside MAPIE and conditionalconformal: time, and whose thresholds are right.
+"""CondCP against MAPIE and conditionalconformal: time, and which thresholds are right.
 
 All get the same scores (one minus the probability of the label) and the same basis. With every
-level of four sensitive features as basis, fits are degenerate, and who is right is settled by
-linear programs with the test point in them: its dual variable must be below 1 - alpha under the
-threshold, and at it above. A basis of numbers is in general position, and there all must agree.
+category of four sensitive features as basis, fits are degenerate, and linear programs that include
+the test point decide which are right: its dual variable must be below 1 - alpha under the
+threshold, and equal to it above. A basis of numbers is in general position: there all must agree.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ N_LEVELS = (2, 2, 4, 5)
 N_CALIBRATION = 1_000
 N_CHECKED = 20
 FAR = 1e3  # stands for an infinite score
-PATIENCE = 1.0  # seconds per row: the peers' pivots can go in circles
+PATIENCE = 1.0  # seconds per row: the peers' pivots may cycle
 
 
 def numbers(n, seed=0):
-    """Return Feature 1 and the sensitive features as level numbers, and labels."""
+    """Return Feature 1 and the sensitive features as category numbers, and labels."""
     data = make_synthetic(n, random_state=seed)
     codes = [np.unique(data.X[name], return_inverse=True)[1] for name in data.sensitive]
     return np.column_stack([data.X["Feature 1"], *codes]).astype(float), data.y
@@ -66,10 +66,10 @@ def conditionalconformal(X_cal, y_cal, X, basis):
     from conditionalconformal import CondConf
 
     class Flat(CondConf):
-        """Version 0.0.5 takes arrays of one element for numbers, which numpy 2.4 refuses."""
+        """Version 0.0.5 uses arrays of one element as numbers, which numpy 2.4 refuses."""
 
-        def _compute_exact_cutoff(self, quantiles, primals, duals, *rest):
-            return super()._compute_exact_cutoff(quantiles.ravel(), primals, duals.ravel(), *rest)
+        def _compute_exact_cutoff(self, quantiles, primals, duals, *others):
+            return super()._compute_exact_cutoff(quantiles.ravel(), primals, duals.ravel(), *others)
 
     clf = Flat(score, basis)
     with warnings.catch_warnings():
@@ -82,7 +82,7 @@ PEERS = {"MAPIE": mapie, "conditionalconformal": conditionalconformal}
 
 
 def each_row(X, threshold):
-    """Return the threshold of each row, NaN where the peer fails or does not come back."""
+    """Return the threshold of each row, NaN where the peer fails or takes too long."""
 
     def give_up(*_):
         raise TimeoutError
@@ -115,8 +115,8 @@ def n_right(Phi, S, basis_rows, thresholds, step=1e-6):
     )
 
 
-def beside(peer: str, n: int = N_CALIBRATION, m: int = 300) -> Row:
-    """Compare on the levels of four features."""
+def degenerate(peer: str, n: int = N_CALIBRATION, m: int = 300) -> Row:
+    """Compare on the categories of four features."""
     X, y = numbers(n + m)
     X_cal, y_cal, X = X[:n], y[:n], X[n:]
     (fast, mine), (slow, theirs) = in_turn(
@@ -134,7 +134,7 @@ def beside(peer: str, n: int = N_CALIBRATION, m: int = 300) -> Row:
 
 
 def in_general_position(peer: str, n: int = N_CALIBRATION, m: int = 200) -> Row:
-    """Compare on a basis of numbers, where no two rows are alike: a fit for every row."""
+    """Compare on a basis of numbers, where every row needs its own fit."""
     X, y = numbers(n + m)
     X[:, 1:] = np.random.default_rng(0).normal(size=X[:, 1:].shape)
     X_cal, y_cal, X = X[:n], y[:n], X[n:]
@@ -152,4 +152,6 @@ def in_general_position(peer: str, n: int = N_CALIBRATION, m: int = 200) -> Row:
 
 
 def measure() -> dict:
-    return {"rows": [compare(peer) for compare in (beside, in_general_position) for peer in PEERS]}
+    return {
+        "rows": [compare(peer) for compare in (degenerate, in_general_position) for peer in PEERS]
+    }

@@ -1,9 +1,9 @@
-"""Tables in which some rows are harder than others, in degrees: who is worst off is known.
+"""Tables whose rows are hard to known degrees, so the worst off are known.
 
-Labels follow the rule of ``make_synthetic``: Feature 1 tells the label of an easy row, and only the
-half of a hard one. Every shape says how likely a row is to be hard. ``TUNING`` shapes were looked
-at while the learner was built; ``HELD_OUT`` shapes were not, and ``LATER`` shapes were thought of
-when it was done. ``RANDOM`` shapes nobody thought of.
+Labels follow the rule of ``make_synthetic``: Feature 1 determines the label of an easy row, and
+only its half for a hard one. A shape says how likely each row is to be hard. ``TUNING`` shapes were
+used while the learner was built, ``HELD_OUT`` shapes were not, ``LATER`` shapes were written once
+it was done, and ``RANDOM`` shapes are drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Hardness = Callable[[pd.DataFrame], np.ndarray]
 
 @dataclass(frozen=True)
 class Graded:
-    """A table with the true degree of hardship of each row, the largest is the worst off."""
+    """A table with the true degree of hardship of each row; the largest is the worst off."""
 
     X: pd.DataFrame
     y: np.ndarray

@@ -1,4 +1,4 @@
-"""Ten million people in a folder: a sample of them is read, all of them calibrate."""
+"""Ten million people in a folder: read a sample, calibrate on all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare(folder: str) -> None:
 def sample(folder: str) -> dict[str, Any]:
     """Read a million of the rows."""
     source = Path(folder, PEOPLE)
-    read_table(next(source.iterdir()), columns=["outcome"])  # loads what reading needs
+    read_table(next(source.iterdir()), columns=["outcome"])  # loads libraries
     with memory() as used:
         elapsed, frame = seconds(lambda: read_table(source, max_rows=MAX_ROWS))
     table = frame.memory_usage(deep=True).sum() / 2**20
@@ -50,12 +50,12 @@ def calibrate(folder: str) -> dict[str, Any]:
     model, source = Path(folder, MODEL), Path(folder, PEOPLE)
     load_only(folder)
     with memory() as used:
-        elapsed, told = seconds(
+        elapsed, summary = seconds(
             lambda: calibrate_file(
                 model, source, target="outcome", out=Path(folder, "new.fareg"), jobs=1
             )
         )
-    return {**told, "seconds": elapsed, "peak": used.peak_mib}
+    return {**summary, "seconds": elapsed, "peak": used.peak_mib}
 
 
 def measure() -> dict:

@@ -1,8 +1,8 @@
-"""Groups of many shapes, for measuring who finds them: labels as in the paper, other gates.
+"""Groups of many shapes, to measure which methods find them: the paper's labels, other gates.
 
-Every shape has the label rule of ``make_synthetic`` (easy rows: Feature 1 tells the label; hard
-rows: only its half) and says who is hard. ``TUNING`` shapes were looked at while defaults were
-chosen, ``HELD_OUT`` shapes were not.
+Every shape has the label rule of ``make_synthetic`` (easy rows: Feature 1 determines the label;
+hard rows: only its half) and says which rows are hard. ``TUNING`` shapes were used to choose
+defaults, ``HELD_OUT`` shapes were not.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The first picture: who is covered, and with how many labels, before and after.
+"""The first picture: coverage and labels per set by group, before and after.
 
     python benchmarks/groups.py
 
 The paper's synthetic patients, 4,000 rows to fit and 5,000 to test, ten seeds, all defaults; split
-conformal sets beside those of FaReG, by colour and gender, whose combination decides who is hard to
-predict. Writes ``groups.csv``.
+conformal sets and those of FaReG, by colour and gender, whose combination decides which rows are
+hard to predict. Writes ``groups.csv``.
 """
 
 from __future__ import annotations

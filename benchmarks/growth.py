@@ -27,7 +27,7 @@ from fareg.pvalues import conformal_pvalues
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 N_FIXED, M_FIXED = 10_000, 1_000
-LIMIT = 60.0  # seconds: a size that would take longer, by the last slope, is left out
+LIMIT = 60.0  # seconds; sizes that would take longer, by the last slope, are left out
 METHODS: dict[str, Callable[..., Any]] = {
     "Split": SplitConformalClassifier,
     "Partial": PartialConformalClassifier,
@@ -52,7 +52,7 @@ def conformalized(method: str, n: int) -> Any:
 
 
 def in_calibration(method: str, n: int) -> Callable[[], Any]:
-    """Conformalize on n rows and predict a thousand, so that no part of the work is put off."""
+    """Conformalize on n rows and predict a thousand, so that no work is postponed."""
     X = draw().X[-M_FIXED:]
     return lambda: conformalized(method, n).predict_set(X)
 
@@ -83,7 +83,7 @@ def audited(n: int) -> Callable[[], Any]:
 
 
 def curve(name: str, axis: str, make: Callable[[int], Callable[[], Any]]) -> dict[str, Any]:
-    """Time growing sizes; fit the exponent to all but the first, or to two at least."""
+    """Time growing sizes; fit the exponent to all but the first, at least to two."""
     sizes: list[int] = []
     times: list[float] = []
     for n in SIZES:
@@ -109,7 +109,7 @@ def slope_of(sizes: list[int], times: list[float]) -> float:
 
 
 def measure() -> dict:
-    """Time every method on 10^3 to 10^6 rows, as far as it gets in a call of a minute."""
+    """Time every method on 10^3 to 10^6 rows, up to calls of a minute."""
     warnings.simplefilter("ignore", FaregWarning)  # small cells are part of it
     conformalized("FaReG", 1_000)  # loads libraries
     curves = [curve(name, "N", functools.partial(in_calibration, name)) for name in METHODS]

@@ -1,4 +1,4 @@
-"""FaReG beside the training of its base model: learning alone, and everything it does."""
+"""FaReG against the training of its base model: learning alone, and everything it does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N_NEW = 5_000
 REPEATS = 3
 
 
-def beside(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
+def compare(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
     """Train the base model on n rows, then time methods on n others and N_NEW new ones."""
     data = make_synthetic(2 * n + N_NEW, random_state=0)
     X, y = data.X, data.y
@@ -48,7 +48,7 @@ def beside(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
 
 
 def timed(clf: Any, X: Any, y: Any, n: int) -> tuple[float, float]:
-    """Return the seconds of learning who is worse off, and of everything."""
+    """Return the seconds of learning disadvantage, and of everything."""
     stages = Stages()
     with contextlib.ExitStack() as stack:
         for home, name in ((_fareg, "learn_disadvantage"), (NetworkLearner, "fit")):
@@ -75,8 +75,8 @@ def measure() -> dict:
     linear = make_pipeline(one_hot_encoder(), LogisticRegression(max_iter=200))
     return {
         "rows": [
-            *beside("the paper's network", {**default, **paper}, published, 1_000),
-            *beside("gradient boosting", default, gradient_boosting(0), 10_000),
-            *beside("logistic regression", default, linear, 10_000),
+            *compare("the paper's network", {**default, **paper}, published, 1_000),
+            *compare("gradient boosting", default, gradient_boosting(0), 10_000),
+            *compare("logistic regression", default, linear, 10_000),
         ]
     }

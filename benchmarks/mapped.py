@@ -44,7 +44,7 @@ def calibrate(n_rows: int) -> dict[str, Any]:
         path = str(Path(folder, "proba.npy"))
         y = write(path, n_rows)
         clf = SplitConformalClassifier(random_state=0)
-        told = {}
+        found = {}
         for name in ("conformalize", "predict_set"):
             proba = np.load(path, mmap_mode="r")
             call = {
@@ -55,13 +55,13 @@ def calibrate(n_rows: int) -> dict[str, Any]:
             }[name]
             tracemalloc.start()
             elapsed, _ = seconds(lambda call=call, proba=proba: call(proba))
-            told[name] = {"seconds": elapsed, "peak": tracemalloc.get_traced_memory()[1] / 2**20}
+            found[name] = {"seconds": elapsed, "peak": tracemalloc.get_traced_memory()[1] / 2**20}
             tracemalloc.stop()
-    return told
+    return found
 
 
 def lines(n_rows: int) -> list[Row]:
-    told = in_child("mapped", "calibrate", n_rows=n_rows)
+    found = in_child("mapped", "calibrate", n_rows=n_rows)
     in_file = n_rows * N_LABELS * 4 / 2**20
     notes = {
         "conformalize": f"{in_file:,.0f} MiB in the file",
@@ -70,8 +70,8 @@ def lines(n_rows: int) -> list[Row]:
     return [
         Row(
             f"split conformal, {name}, {n_rows:,} rows of {N_LABELS:,} labels",
-            told[name]["seconds"],
-            ours_peak_mib=told[name]["peak"],
+            found[name]["seconds"],
+            ours_peak_mib=found[name]["peak"],
             note=note,
         )
         for name, note in notes.items()

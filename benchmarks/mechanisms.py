@@ -1,12 +1,12 @@
-"""Levels on a table that shares nothing with the shapes of ``quality.py``, in five ways to be hard.
+"""Levels on a table unlike the shapes of ``quality.py``, with five ways to be hard.
 
     python benchmarks/mechanisms.py --rows 2000 --seeds 3
 
-Eight sensitive columns (ages, fifty states, wages, missing degrees, ...) and four numbers that tell
-the label. In a group, labels are drawn at random, or are noisier than elsewhere, or follow another
-rule; there are two to ten labels, three scores and two base models. Nothing was chosen on these
-tables: they were written when the learner was finished. A finished case is added to
-``mechanisms.csv`` at once and is not measured again.
+Eight sensitive columns (ages, fifty states, wages, missing degrees, ...) and four numbers that
+determine the label. In a group, labels are drawn at random, or are noisier than elsewhere, or
+follow another rule; there are two to ten labels, three scores and two base models. Nothing was
+chosen on these tables: they were written once the learner was finished. A finished case is added
+to ``mechanisms.csv`` at once and is not measured again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ COLUMNS = (
 )
 SENSITIVE = ["age", "sex", "race", "state", "degree", "wage", "disabled", "children"]
 SIGNAL = ["x0", "x1", "x2", "x3"]
-STRENGTH = 2.2  # of the numbers that tell the label
+STRENGTH = 2.2  # of the numbers that determine the label
 N_TEST = 6000
 LOGISTIC = make_pipeline(one_hot_encoder(), LogisticRegression(max_iter=300))
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How rows are hard, and who is asked."""
+    """How rows are hard, and which methods are fitted."""
 
     way: str  # "noise", "temper" or "shift"
     n_classes: int
@@ -161,7 +161,7 @@ def measure(mechanism: Mechanism, group: str, n_rows: int, seed: int) -> list[di
 
 
 def main(rows: int = 2000, seeds: int = 3) -> None:
-    """Measure what is missing in the version of this tree."""
+    """Measure the cases that this version lacks."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
     done = done[done["version"].astype(str) == VERSION]

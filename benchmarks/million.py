@@ -63,23 +63,23 @@ def load_only(folder: str) -> float:
 def predict(folder: str) -> dict[str, Any]:
     paths = [Path(folder, name) for name in ("m.fareg", "people.parquet", SETS)]
     with memory() as used:
-        elapsed, told = seconds(lambda: predict_file(*paths))
-    return {**told, "seconds": elapsed, "peak": used.peak_mib}
+        elapsed, summary = seconds(lambda: predict_file(*paths))
+    return {**summary, "seconds": elapsed, "peak": used.peak_mib}
 
 
 def predicted(folder: str, n_rows: int) -> Row:
-    """Write a table, predict it, and tell memory beyond the loaded model."""
+    """Write a table, predict it, and measure memory beyond the loaded model."""
     write(Path(folder, "people.parquet"), n_rows)
     loaded = in_child("million", "load_only", folder=folder)
-    told = in_child("million", "predict", folder=folder)
+    summary = in_child("million", "predict", folder=folder)
     sizes = [Path(folder, name).stat().st_size / n_rows for name in ("people.parquet", SETS)]
     note = (
-        f"{n_rows / told['seconds']:,.0f} rows a second, {sizes[0]:.0f} bytes a row read, "
-        f"{sizes[1]:.0f} written, {told['mean_size']:.2f} labels on average; "
+        f"{n_rows / summary['seconds']:,.0f} rows a second, {sizes[0]:.0f} bytes a row read, "
+        f"{sizes[1]:.0f} written, {summary['mean_size']:.2f} labels on average; "
         "memory beyond the loaded model"
     )
-    what = f"predict_file, {told['rows']:,} rows of Parquet"
-    return Row(what, told["seconds"], ours_peak_mib=told["peak"] - loaded, note=note)
+    what = f"predict_file, {summary['rows']:,} rows of Parquet"
+    return Row(what, summary["seconds"], ours_peak_mib=summary["peak"] - loaded, note=note)
 
 
 def boosting_alone() -> Row:

@@ -1,9 +1,9 @@
 """How soon a monitor finds lost coverage, and how often it is wrong: writes monitor.csv.
 
 A thousand calibration rows; the worst-off group is 15% of the rows, and is missed more often from
-row 2,000 on. "misses" changes how often it is missed and nothing else; "scores" moves all of its
-scores, as a new population does. The error of 5% is divided among 3 or 25 groups. Everybody looks
-at every row, up to row 20,000 (100,000 without change).
+row 2,000 on. "misses" changes only how often it is missed; "scores" shifts all of its scores, as a
+new population does. The error of 5% is divided among 3 or 25 groups. The monitor looks at every
+row, up to row 20,000 (100,000 without change).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ N_CALIBRATION, SHARE, CHANGE = 1000, 0.15, 2000
 
 
 def moved(kind, misses, u):
-    """Return scores, uniform before the change, as they are after it."""
+    """Return scores after the change, which are uniform before it."""
     if kind == "scores":
         return norm.cdf(norm.ppf(u) + norm.ppf(0.9) - norm.ppf(1 - misses))
     missed = np.random.default_rng(len(u)).random(len(u)) < misses

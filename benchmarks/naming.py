@@ -1,5 +1,5 @@
 """How often a group is named: on fair tables of ten kinds, on clear groups, on published tables,
-and among the people of a published table of whom some got other labels, by fits and by audits.
+and in published tables with labels redrawn for some people, by fits and by audits.
 
     python benchmarks/naming.py fair --seeds 6
     python benchmarks/naming.py clear --seeds 5
@@ -80,19 +80,19 @@ FAIR: dict[str, Columns] = {
 
 
 def fair_table(kind: str, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, Any]:
-    """Draw rows that are all equally hard, with columns that tell nothing; return ids as well."""
+    """Draw rows that are all equally hard, with uninformative columns; return ids as well."""
     X = make_synthetic(N, random_state=rng).X.filter(like="Feature")
     signal, hard = X["Feature 1"].to_numpy(), X["Feature 2"].to_numpy() < 0.4
     y = np.where(hard, 3 * (signal >= 0.5) + rng.integers(0, 3, N), (6 * signal).astype(int))
-    about = pd.DataFrame(FAIR[kind](rng, N))
+    people = pd.DataFrame(FAIR[kind](rng, N))
     ids = None
     if kind == "people with five rows":  # a person's rows differ in the first feature only
         ids = np.repeat(np.arange(N // 5), 5)
         first = ids * 5
-        about, y = about.iloc[first].reset_index(drop=True), y[first]
+        people, y = people.iloc[first].reset_index(drop=True), y[first]
         X = X.iloc[first].reset_index(drop=True)
         X["Feature 1"] += rng.normal(0, 1e-3, N)
-    return pd.concat([X, about], axis=1), y, (list(about), ids)
+    return pd.concat([X, people], axis=1), y, (list(people), ids)
 
 
 def fitted(
@@ -110,9 +110,9 @@ def fitted(
 
 
 def run_fair(kind: str, seed: int) -> dict[str, Any]:
-    """Return what is named where everybody is equally hard."""
+    """Return what is named where all rows are equally hard."""
     X, y, (sensitive, ids) = fair_table(kind, np.random.default_rng([seed, 11]))
-    return told(fitted(X, y, sensitive, seed, clusters=ids))
+    return named_in_words(fitted(X, y, sensitive, seed, clusters=ids))
 
 
 def run_clear(shape: str, seed: int) -> dict[str, Any]:
@@ -132,14 +132,14 @@ def compared(
     levels = is_covered(y, clf.predict_set(X), classes=clf.classes_)
     named = _rows_of(clf, select_columns(X, sensitive))
     return {
-        **told(clf),
+        **named_in_words(clf),
         "true_coverage": round(float(split[group].mean()), 4),
         "levels": round(float(levels[group].mean()), 4),
         "agreement": round(_overlap(named, group), 3),
     }
 
 
-def told(clf: Any) -> dict[str, Any]:
+def named_in_words(clf: Any) -> dict[str, Any]:
     """Return the named groups in words."""
     groups = [group.rule.text for group in clf.named_groups_]
     return {"named": len(groups), "groups": "; ".join(groups)}
@@ -166,7 +166,7 @@ PUBLISHED = {  # target, sensitive columns, columns left out
 
 
 def run_published(path: Path, score: str, seeds: int) -> list[dict[str, Any]]:
-    """Return what three splits of the same 4,000 rows name, and how far they mean the same rows."""
+    """Return what three splits of the same 4,000 rows name, and the overlap of these groups."""
     target, sensitive, left_out = PUBLISHED[path.stem]
     table = pd.read_parquet(path).dropna(subset=[target])
     table = table.sample(min(4000, len(table)), random_state=0).reset_index(drop=True)
@@ -176,7 +176,7 @@ def run_published(path: Path, score: str, seeds: int) -> list[dict[str, Any]]:
     fits = [fitted(X, y, sensitive, seed, conformity_score=score) for seed in range(seeds)]
     masks = [_rows_of(clf, select_columns(X, sensitive)) for clf in fits]
     agreement = float(np.mean([_overlap(a, b) for a, b in combinations(masks, 2)]))
-    return [{**told(clf), "agreement": round(agreement, 3)} for clf in fits]
+    return [{**named_in_words(clf), "agreement": round(agreement, 3)} for clf in fits]
 
 
 MANUAL = ["Craft-repair", "Farming-fishing", "Machine-op-inspct", "Transport-moving"]
@@ -194,10 +194,10 @@ PLANTED: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 
 def planted(path: Path, group: str, seed: int) -> tuple[Any, pd.DataFrame, np.ndarray, np.ndarray]:
-    """Return a model, rows it never saw, labels of which six in ten in the group are redrawn, and
-    who is in the group.
+    """Return a model, new rows, their labels, redrawn for six in ten rows of a group, and
+    which rows are in the group.
 
-    The model knows the labels as they were, of 8,000 rows.
+    The model is trained on the original labels of 8,000 rows.
     """
     rng = np.random.default_rng([seed, 12])
     table = pd.read_parquet(path).sample(frac=1, random_state=seed).reset_index(drop=True)
@@ -211,7 +211,7 @@ def planted(path: Path, group: str, seed: int) -> tuple[Any, pd.DataFrame, np.nd
 
 
 def run_planted(path: Path, group: str, seed: int) -> dict[str, Any]:
-    """Return what is named by a model that 8,000 rows conformalize."""
+    """Return what a model names after calibration on 8,000 rows."""
     model, X, y, inside = planted(path, group, seed)
     clf = FaReGClassifier(model, sensitive_features=PLANTED_AMONG, random_state=seed)
     clf.conformalize(X[:8000], y[:8000])
@@ -243,7 +243,7 @@ def run_audited(path: Path, group: str, seed: int) -> dict[str, Any]:
 
 
 def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") -> None:
-    """Measure one part and add what is new to the table of results."""
+    """Measure one part and add new rows to the results."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
     done = done[done["version"].astype(str) == VERSION]

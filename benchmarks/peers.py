@@ -22,7 +22,7 @@ from fareg.classifiers import split_rows
 
 @dataclass(eq=False)
 class Peer:
-    """A predictor of another package: one half trains its estimator, the other calibrates it."""
+    """A predictor of another package; half of the rows train its estimator, half calibrate."""
 
     estimator: Any
     confidence_level: float
@@ -31,11 +31,11 @@ class Peer:
     random_state: Any
 
     def fit(self, X: pd.DataFrame, y: np.ndarray, *, clusters: Any = None) -> Any:
-        """Train the estimator and calibrate the predictor, on the rows that fareg would take."""
+        """Train the estimator and calibrate the predictor, on the same rows as fareg."""
         self.seed_ = hash_key(self.random_state) % 2**32
-        train, rest = split_rows(len(y), 0.5, clusters, self.seed_)
+        train, calibration = split_rows(len(y), 0.5, clusters, self.seed_)
         self.fitted_ = clone(self.estimator).fit(X.iloc[train], y[train])
-        self._calibrate(X.iloc[rest], y[rest])
+        self._calibrate(X.iloc[calibration], y[calibration])
         return self
 
     def _calibrate(self, X: pd.DataFrame, y: np.ndarray) -> None:
@@ -64,9 +64,9 @@ class CrepesSplit(Peer):
     title, scores = "crepes", ("lac",)
 
     def _calibrate(self, X: pd.DataFrame, y: np.ndarray) -> None:
-        own = 1 - self.fitted_.predict_proba(X)[np.arange(len(y)), y]
+        scores = 1 - self.fitted_.predict_proba(X)[np.arange(len(y)), y]
         self.coding_ = LevelCoding.learn(canonical(X[list(self.sensitive_features)]))
-        self.predictor_ = ConformalClassifier().fit(own, bins=self._bins(X))
+        self.predictor_ = ConformalClassifier().fit(scores, bins=self._bins(X))
 
     def predict_set(self, X: pd.DataFrame) -> np.ndarray:
         options = {"confidence": self.confidence_level, "smoothing": False}

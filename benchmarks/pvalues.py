@@ -1,4 +1,4 @@
-"""P-values beside crepes, which compares every score with every calibration point."""
+"""P-values against crepes, which compares every score with every calibration point."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from fareg.pvalues import conformal_pvalues
 N_CATEGORIES = 20
 
 
-def beside_crepes(n: int = 10_000, smoothed: bool = False, by_category: bool = False) -> Row:
+def against_crepes(n: int = 10_000, smoothed: bool = False, by_category: bool = False) -> Row:
     rng = np.random.default_rng(0)
     calibration = rng.random(n).round(4)  # with ties
     scores = rng.random((1000, N_LABELS)).round(4)
-    cells = own = None
+    cells = new_cells = None
     if by_category:
-        cells, own = rng.integers(N_CATEGORIES, size=n), rng.integers(N_CATEGORIES, size=1000)
+        cells = rng.integers(N_CATEGORIES, size=n)
+        new_cells = rng.integers(N_CATEGORIES, size=1000)
     u = np.random.RandomState(0).rand(*scores.shape)  # what crepes draws
 
     def ours():
@@ -25,13 +26,13 @@ def beside_crepes(n: int = 10_000, smoothed: bool = False, by_category: bool = F
             calibration,
             scores,
             calibration_categories=cells,
-            categories=own[:, None] if by_category else None,
+            categories=new_cells[:, None] if by_category else None,
             u=u if smoothed else None,
         )
 
     def crepes():
         clf = ConformalClassifier().fit(calibration, bins=cells)
-        return clf.predict_p(scores, bins=own, smoothing=smoothed, seed=0)
+        return clf.predict_p(scores, bins=new_cells, smoothing=smoothed, seed=0)
 
     (fast, mine), (slow, theirs) = in_turn(ours, crepes)
     what = "smoothed p-values" if smoothed else "p-values"
@@ -42,5 +43,5 @@ def beside_crepes(n: int = 10_000, smoothed: bool = False, by_category: bool = F
 
 def measure() -> dict:
     """Time p-values of 1,000 rows and six labels."""
-    rows = [beside_crepes(n) for n in (1_000, 10_000, 100_000)]
-    return {"rows": [*rows, beside_crepes(smoothed=True), beside_crepes(by_category=True)]}
+    rows = [against_crepes(n) for n in (1_000, 10_000, 100_000)]
+    return {"rows": [*rows, against_crepes(smoothed=True), against_crepes(by_category=True)]}

@@ -9,9 +9,9 @@
     python benchmarks/quality.py noise --rows 2000 --seeds 5 --test-rows 20000
 
 Every method is fitted on the same N rows: half of them train the base model, the others calibrate.
-The oracle knows the true degree of hardship of every row and calibrates each degree by itself. A
+The oracle knows the true degree of hardship of every row and calibrates each degree separately. A
 finished case is added to ``quality.csv`` at once and not measured again with the same version;
-``--few`` measures split, levels and the oracle only. The base model is a small forest, or with
+``--few`` measures only split, levels and the oracle. The base model is a small forest, or with
 ``--base boosting`` the default of the package. Seeds below 20 and from 1000 on were used while the
 learner was built. ``docs/results.md`` shows what decides.
 """
@@ -88,7 +88,7 @@ class ClusterCells:
 
 @dataclass(eq=False, repr=False)
 class KMeansCells(ConformalClassifier):
-    """Cells are clusters of the training rows, each calibrated by itself."""
+    """Clusters of the training rows as cells, each calibrated separately."""
 
     n_clusters: Count = 8
 
@@ -100,9 +100,9 @@ class KMeansCells(ConformalClassifier):
 
 
 class Remembered(ClassifierMixin, BaseEstimator):
-    """A classifier that is trained once per table, however many methods ask for it.
+    """A classifier that is trained once per table and shared by all methods.
 
-    ``saved`` adds up the seconds that were not spent again, so that every method can be charged
+    ``saved`` sums the seconds of trainings that were not repeated, so that every method is charged
     for all of its trainings.
     """
 
@@ -129,7 +129,7 @@ class Remembered(ClassifierMixin, BaseEstimator):
 
 
 def small_forest(seed: int) -> Any:
-    """Return a model that is trained quickly, as it is trained six times per table and methods."""
+    """Return a model that trains quickly, because it is trained six times per table and method."""
     forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=seed)
     return make_pipeline(one_hot_encoder(), forest)
 
@@ -138,16 +138,16 @@ BASES = {"forest": small_forest, "boosting": gradient_boosting}
 
 
 def methods(data: Graded, model: Any, seed: int) -> dict[str, Any]:
-    """Return the methods that are fitted, by the name of their row."""
+    """Return the methods by the names of their rows."""
     common = {"estimator": Remembered(model), "random_state": seed}
-    own = {**common, "sensitive_features": list(data.sensitive)}
+    options = {**common, "sensitive_features": list(data.sensitive)}
     return {
         "split": SplitConformalClassifier(**common),
-        "PLCP": PLCPClassifier(**own),
-        "CondCP": CondCPClassifier(**own),
-        "RCP": RectifiedConformalClassifier(**own),
-        "k-means cells": KMeansCells(**own),
-        LEVELS: FaReGClassifier(**own),
+        "PLCP": PLCPClassifier(**options),
+        "CondCP": CondCPClassifier(**options),
+        "RCP": RectifiedConformalClassifier(**options),
+        "k-means cells": KMeansCells(**options),
+        LEVELS: FaReGClassifier(**options),
         ORACLE: ExhaustiveConformalClassifier(
             **common, sensitive_features=lambda X: data.degree(X)[:, None]
         ),
@@ -216,8 +216,8 @@ def main(
     names = [name for part in which.split(",") for name in SHAPES.get(part, [part])]
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):  # all shapes before any is repeated
         for name in names:
-            asked = NOISE_METHODS if name in NOISE else FEW if few else METHODS
-            wanted = {m for m in asked if (base, name, rows, seed, m) not in finished}
+            methods_wanted = NOISE_METHODS if name in NOISE else FEW if few else METHODS
+            wanted = {m for m in methods_wanted if (base, name, rows, seed, m) not in finished}
             if not wanted:
                 continue
             found = list(measure_case(name, rows, seed, test_rows, wanted, base))

@@ -1,4 +1,4 @@
-"""Groups that nobody thought of: one to four at once, each of two or three random conditions."""
+"""Random groups: one to four at once, each of two or three random conditions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pandas as pd
 from group_shapes import TABLE, draw_people
 
 Rule = Callable[[pd.DataFrame], np.ndarray]
-N_PEOPLE = 4000  # people of whom a group's share is measured
+N_PEOPLE = 4000  # people among whom a group's share is measured
 SHARE_OF_ONE = (0.04, 0.16)
 SHARE_OF_ALL = (0.05, 0.40)
 
 
 @cache
 def random_union(number: int) -> tuple[Rule, int]:
-    """Return who is hard in the table of this number, and of how many groups they are."""
+    """Return which rows of the table with this number are hard, and the number of groups."""
     people = draw_people(N_PEOPLE, np.random.default_rng(0), missing=False)
     rng = np.random.default_rng([number, 1])
     n_groups = int(rng.integers(1, 5))
@@ -37,7 +37,7 @@ def _group(people: pd.DataFrame, rng: np.random.Generator) -> list[Rule]:
 
 
 def _condition(column: pd.Series, rng: np.random.Generator) -> Rule:
-    """Return up to half of the levels of a text, or an interval of a number, open to one side."""
+    """Return up to half of the categories of a text, or a one-sided interval of a number."""
     name = column.name
     if pd.api.types.is_numeric_dtype(column):
         low, high = np.quantile(column, np.sort(rng.random(2)))

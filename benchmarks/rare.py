@@ -1,10 +1,10 @@
-"""One or two of a hundred people are worse off: what is missing to the oracle, and why.
+"""One or two of a hundred people are worse off: the distance to the oracle, and its causes.
 
     python benchmarks/rare.py --rows 20000 --seeds 4
 
-Half of the rows train the base model and teach, the others calibrate. Beside the whole default
-stand its levels alone, and levels of people in their true order, which nobody had to learn: what
-these lack is due to the edges and the pooling of levels. Rows are added to ``rare.csv``.
+Half of the rows train the base model and the learner, the others calibrate. The default is compared
+with its levels alone, and with levels of people in their true order: what these lack is due to the
+edges and the pooling of levels. Rows are added to ``rare.csv``.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def measure(name: str, n_rows: int, seed: int) -> Iterator[dict[str, Any]]:
     worst = data.degree(new) == 1
     Remembered.known.clear()
     common = {"estimator": Remembered(BASES["forest"](seed)), "random_state": seed}
-    own = {**common, "sensitive_features": list(data.sensitive)}
+    options = {**common, "sensitive_features": list(data.sensitive)}
     methods = {
         "split": SplitConformalClassifier(**common),
-        "default": FaReGClassifier(**own),
-        "levels": FaReGClassifier(**own, protect="nothing"),
-        "true order": FaReGClassifier(**own, protect="nothing", learner=TrueOrder(name)),
+        "default": FaReGClassifier(**options),
+        "levels": FaReGClassifier(**options, protect="nothing"),
+        "true order": FaReGClassifier(**options, protect="nothing", learner=TrueOrder(name)),
         "oracle": ExhaustiveConformalClassifier(
             **common, sensitive_features=lambda X: data.degree(X)[:, None]
         ),

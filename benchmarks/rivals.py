@@ -1,7 +1,7 @@
 """Other authors' methods for ``fareg benchmark``: ``methods = ["../rivals.py:ConformalTree"]``.
 
 Each is written from its authors' formulas and gets the same split, scores and sensitive features as
-fareg's methods. Docstrings say what is the authors' and what is ours.
+fareg's methods. Docstrings say what is theirs and what is ours.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def finite_scores(rows: Labelled) -> np.ndarray:
 
 
 def learned_from(rows: Labelled, training: Training | None) -> Any:
-    """Return the people whose columns say how features are coded: those that do not calibrate."""
+    """Return the people that decide the coding of features: those that do not calibrate."""
     return rows.people if training is None else training.people
 
 
@@ -85,13 +85,13 @@ def robust_splits(
     def largest_fall(rows: np.ndarray, low: np.ndarray, high: np.ndarray, deep: int) -> Any:
         found = (0.0, -1)
         beyond = x[rows] > (low + high) / 2
-        n_right, own = beyond.sum(axis=0), score[rows]
-        fits = (n_right >= smallest) & (len(own) - n_right >= smallest) & (deep < depth)
+        n_right, scores = beyond.sum(axis=0), score[rows]
+        fits = (n_right >= smallest) & (len(scores) - n_right >= smallest) & (deep < depth)
         for feature in np.flatnonzero(fits):
-            parts = own[beyond[:, feature]], own[~beyond[:, feature]]
+            parts = scores[beyond[:, feature]], scores[~beyond[:, feature]]
             after = sum(np.ptp(part) for part in parts) / 2
-            if np.ptp(own) > (1 + threshold) * after:
-                found = max(found, (np.ptp(own) - after, -int(feature) - 1))
+            if np.ptp(scores) > (1 + threshold) * after:
+                found = max(found, (np.ptp(scores) - after, -int(feature) - 1))
         return found[0], -found[1] - 1
 
     best.append(largest_fall(*boxes[0]))
@@ -114,9 +114,9 @@ class ConformalTree(ConformalClassifier):
     Theirs: the rows that calibrate also grow the tree. A leaf is halved at the middle of its box
     along one feature, best first, where the range of the scores falls most, from that of the leaf
     to the mean of its halves, and by more than 5% of the latter; both halves keep 20 rows, and
-    there are at most 20 leaves, 8 deep. Cuts at fixed places and ranges instead of variances let
-    one more row hardly ever change the tree; so split conformal sets of each leaf about keep their
-    promise there.
+    there are at most 20 leaves, 8 deep. Cuts at fixed places and ranges instead of variances make
+    it rare that one more row changes the tree; so the split conformal sets of each leaf nearly keep
+    their promise there.
 
     Ours: features are the sensitive ones, numbers scaled to [0, 1] by the training rows and
     categories as indicators; ranks are those of split conformal prediction.
@@ -138,10 +138,10 @@ class BatchGCP(ConformalClassifier):
 
     Theirs: the threshold is a constant plus a weight for each group that a row is in, and the
     weights minimise the pinball loss of the calibration scores. Groups may overlap; each is covered
-    as asked on the calibration rows, and on others up to an error that shrinks with its size. It
-    promises nothing for finite samples.
+    as promised on the calibration rows, and on other rows up to an error that shrinks with its
+    size. There is no promise for finite samples.
 
-    Ours: groups are the levels of each sensitive feature, numbers cut at quartiles, as in
+    Ours: groups are the categories of each sensitive feature, numbers cut at quartiles, as in
     ``PartialConformalClassifier``; no regularisation; every row counts once.
     """
 
@@ -195,11 +195,13 @@ class ClusteredLabels(ConformalClassifier):
         cluster = label_clusters(
             rows.score[teaches], rows.y[teaches], rows.n_classes, n_enough, n_embedded // 2, seed
         )
-        rest = rows.take(np.flatnonzero(~teaches))
-        sample = Sample.from_rows(rest, label_conditional=False)
-        of_row = np.where(rest.y >= 0, cluster[rest.y], -1)
-        own = sample.sorted_by(of_row, max(n_embedded // 2, 1)).quantiles(self.alpha_)[:-1]
-        thresholds = np.where(cluster >= 0, own[cluster], sample.split_thresholds(self.alpha_))
+        remaining = rows.take(np.flatnonzero(~teaches))
+        sample = Sample.from_rows(remaining, label_conditional=False)
+        of_row = np.where(remaining.y >= 0, cluster[remaining.y], -1)
+        quantiles = sample.sorted_by(of_row, max(n_embedded // 2, 1)).quantiles(self.alpha_)[:-1]
+        thresholds = np.where(
+            cluster >= 0, quantiles[cluster], sample.split_thresholds(self.alpha_)
+        )
         return Thresholds(sample, self.alpha_, lambda batch: np.tile(thresholds, (len(batch), 1)))
 
 

@@ -4,12 +4,11 @@
     python benchmarks/shell_tables.py benchmarks/tables/benchmark.toml --only letter,oulad
     python benchmarks/shell_tables.py benchmarks/tables/benchmark.toml --speed adult-income
 
-A table in one file is taken as it is published: the commands are told its target, its sensitive
-columns, which columns to ignore and who has several rows. What no command can do is done before: a
-table in several files becomes one, and a target of numbers is cut into classes. Every command is a
-process of its own; ``shell.csv`` and ``shell.md`` in the folder of the settings take its wall and
-processor seconds, its peak memory and how it ended. ``--speed`` measures what fit and audit cost
-beside one training of the base model, in processor time.
+A table in one file is used as published: the commands get its target, its sensitive columns, the
+columns to ignore and its clusters. Some steps come before: a table in several files becomes one,
+and a target of numbers is cut into classes. Every command is a separate process; ``shell.csv`` and
+``shell.md`` in the folder of the settings get its wall and processor seconds, peak memory and exit
+code. ``--speed`` measures fit and audit against one training of the base model, in processor time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fareg.workflow import read_table
 COMMANDS = ("fit", "predict", "audit")
 FIT_ROWS, AUDIT_ROWS = 20_000, 6_000
 TRAINING_SHARE = 0.4  # of the rows given to fit
-# A small process starts the command: a child's peak memory counts from that of its parent.
+# A small process starts the command, because a child's peak memory starts at that of its parent.
 OBSERVER = """
 import json, os, sys, time
 start = time.perf_counter()
@@ -55,7 +54,7 @@ print(json.dumps({
 
 
 def as_published(table: Table, folder: Path) -> Path:
-    """Return a file of the table: the published one, unless the shell could not take it."""
+    """Return a file of the table: the published one, if the commands can read it."""
     path = Path(table.path)
     if path.is_file() and not table.edges:
         return path
@@ -73,39 +72,39 @@ def as_published(table: Table, folder: Path) -> Path:
 
 
 def command_lines(table: Table, source: Path, folder: Path) -> dict[str, list[str]]:
-    """Return what to type for each command."""
+    """Return the arguments of each command."""
     model, rows = str(folder / "model.fareg"), str(folder / f"test{source.suffix}")
-    about = ["--target", table.target, "--sensitive", ",".join(table.sensitive)]
-    apart = ["--clusters", table.clusters] if table.clusters else []
+    columns = ["--target", table.target, "--sensitive", ",".join(table.sensitive)]
+    clusters = ["--clusters", table.clusters] if table.clusters else []
     dropped = ["--drop", ",".join(table.drop)] if table.drop else []
     return {
         "fit": [
-            *("fit", str(source), *about, *apart, *dropped),
+            *("fit", str(source), *columns, *clusters, *dropped),
             *("--out", model, "--report", str(folder / "fit.html"), "--test-out", rows),
         ],
         "predict": ["predict", model, rows, "--out", str(folder / "sets.csv")],
         "audit": [
-            *("audit", rows, "--model", model, *about, *apart),
+            *("audit", rows, "--model", model, *columns, *clusters),
             *("--report", str(folder / "audit.html")),
         ],
     }
 
 
 def run(line: list[str]) -> dict[str, Any]:
-    """Run one command in a process of its own and return what it took."""
+    """Run one command in a process and return its time, memory and exit code."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", OBSERVER, sys.executable, "-m", "fareg", *line],
         capture_output=True,
         text=True,
         check=True,
     )
-    *said, took = [text for text in done.stdout.splitlines() if text.strip()]
-    found: dict[str, Any] = json.loads(took)
-    return {**found, "load": os.getloadavg()[0], "said": said[-1][:200] if found["exit"] else ""}
+    *lines, usage = [text for text in done.stdout.splitlines() if text.strip()]
+    found: dict[str, Any] = json.loads(usage)
+    return {**found, "load": os.getloadavg()[0], "said": lines[-1][:200] if found["exit"] else ""}
 
 
 def through_the_shell(table: Table) -> list[dict[str, Any]]:
-    """Return a row per command; after a failure the next ones are not tried."""
+    """Return a row per command; a failure stops the commands after it."""
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -126,7 +125,7 @@ def through_the_shell(table: Table) -> list[dict[str, Any]]:
 def speed(table: Table) -> list[dict[str, Any]]:
     """Return processor seconds of fit and audit, and of one training on the rows that fit trains.
 
-    ``start`` is a command that computes nothing: what importing takes.
+    ``start`` is a command that computes nothing: the time of imports.
     """
     frame = read_table(table.path).sample(FIT_ROWS + AUDIT_ROWS, random_state=0)
     with tempfile.TemporaryDirectory() as name:
@@ -157,7 +156,7 @@ def write_page(folder: Path) -> None:
         found = pd.read_csv(folder / "shell.csv", dtype={"said": "str"}).fillna({"said": ""})
         parts.append(
             "`fareg fit --report`, `predict` of the test rows and `audit --report` on "
-            f"{found['table'].nunique()} tables as they are published, {_beside(found)} "
+            f"{found['table'].nunique()} tables as they are published, {_load(found)} "
             "(`benchmarks/shell_tables.py`; rows in `benchmarks/tables/shell.csv`). "
             f"{int((found['exit'] != 0).sum())} commands failed.\n\n{markdown_table(_shown(found))}"
         )
@@ -166,27 +165,27 @@ def write_page(folder: Path) -> None:
     (folder / "shell.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _beside(found: pd.DataFrame) -> str:
-    """Say how busy the machine was; a load of one is that of the command itself."""
+def _load(found: pd.DataFrame) -> str:
+    """Return how busy the machine was; a load of one comes from the command itself."""
     others = found["load"].max() - 1
     quiet = (
-        "on a quiet machine" if others < 0.5 else f"beside a load of up to {others:.0f} of others"
+        "on a quiet machine" if others < 0.5 else f"with a load of up to {others:.0f} from others"
     )
     return f"{quiet} of {os.cpu_count()} cores"
 
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the smallest, the middle and the largest of each command over tables."""
+    """Return the smallest, median and largest value of each command over tables."""
     rows = []
     for command in COMMANDS:
-        own = found[found["command"] == command]
+        of_command = found[found["command"] == command]
         row = {"Command": f"`{command}`"}
         for title, name in (
             ("seconds", "seconds"),
             ("processor seconds", "processor_seconds"),
             ("peak, MiB", "peak_mib"),
         ):
-            low, middle, high = own[name].quantile([0, 0.5, 1])
+            low, middle, high = of_command[name].quantile([0, 0.5, 1])
             row[f"{title}: median (range)"] = f"{middle:.0f} ({low:.0f} to {high:.0f})"
         rows.append(row)
     return pd.DataFrame(rows)
@@ -210,13 +209,13 @@ def main(
         str, typer.Option("--speed", help="Measure fit and audit on this table instead.")
     ] = "",
 ) -> None:
-    """Send tables through the shell."""
+    """Run the commands on every table."""
     names = [name for name in (speed_of or only).split(",") if name]
-    said, folder = read_settings(settings), settings.parent
-    for table in said.tables:
+    plan, folder = read_settings(settings), settings.parent
+    for table in plan.tables:
         if names and table.name not in names:
             continue
-        found = find_table(table, folder / said.data)
+        found = find_table(table, folder / plan.data)
         if speed_of:
             pd.DataFrame(speed(found)).to_csv(folder / "speed.csv", index=False)
         else:

@@ -2,10 +2,10 @@
 
     python benchmarks/shift.py PUMS_FOLDER ADULT.parquet OULAD.parquet
 
-Of the old population 2,900 rows train, 2,900 fix the number of levels and 2,900 calibrate. Another
-2,900 new ones without labels teach the weights, and up to 10,000 more say how often sets hold their
-label. Where new rows are drawn from the old population with known weights, these stand next to the
-learned ones.
+Of the old population, 2,900 rows train, 2,900 fix the number of levels and 2,900 calibrate. The
+weights are learned from 2,900 new rows without labels, and up to 10,000 more measure coverage. If
+new rows are drawn from the old population with known weights, these are compared with the learned
+ones.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ LATER = (10, 15, 35, 44)  # Delaware, Hawaii, New Mexico, Rhode Island
 
 
 def tilted(X, y, weights, rng):
-    """Return old rows with their weights, and new ones, which are drawn by weight."""
+    """Return old rows with their weights, and new rows drawn with these weights."""
     order, X = rng.permutation(len(X)), X.assign(weight=weights)
-    old, rest = order[: 3 * N], order[3 * N :]
-    new = rest[rng.random(len(rest)) < weights[rest] / weights.max()]
+    old, others = order[: 3 * N], order[3 * N :]
+    new = others[rng.random(len(others)) < weights[others] / weights.max()]
     return X.iloc[old], y[old], X.iloc[new], y[new]
 
 
 def between(X, y, is_new, rng):
     """Return rows of the one population and of the other."""
-    old, new = (rng.permutation(np.flatnonzero(own)) for own in (~is_new, is_new))
+    old, new = (rng.permutation(np.flatnonzero(side)) for side in (~is_new, is_new))
     return X.iloc[old[: 3 * N]], y[old[: 3 * N]], X.iloc[new], y[new]
 
 
 def problems(pums, adult, oulad):
-    """Yield the name of each problem, its table, labels, how rows are drawn, and what by."""
+    """Yield the name, table and labels of each problem, and how its rows are drawn."""
     parts = [pd.read_csv(p, low_memory=False) for p in sorted(Path(pums).rglob("psam_p*.csv"))]
     table = pd.concat(parts, ignore_index=True)
     table = table[(table["AGEP"] > 16) & (table["PINCP"] > 100) & (table["WKHP"] > 0)]
@@ -71,7 +71,7 @@ def problems(pums, adult, oulad):
 
 
 def measured(name, X, y, draw, by, seed):
-    """Yield what is found with each method and each way to weigh."""
+    """Yield the results of each method with each kind of weights."""
     features, rng = list(X), np.random.default_rng(seed)
     X, y, X_new, y_new = draw(X, y, by, rng)
     X, X_new = X.reset_index(drop=True), X_new.reset_index(drop=True)
@@ -93,8 +93,8 @@ def measured(name, X, y, draw, by, seed):
             if way == "learned":
                 shift.fit(cal, teach)
             if way == "by label":
-                asked = (levels.predict_proba(rows) for rows in (cal, teach))
-                shift.fit(y_cal, *asked, classes=levels.classes_)
+                proba = (levels.predict_proba(rows) for rows in (cal, teach))
+                shift.fit(y_cal, *proba, classes=levels.classes_)
             for method in ("split", "levels"):
                 make = split.conformalize if method == "split" else levels.recalibrated
                 clf = make(cal, y_cal, shift=shift)

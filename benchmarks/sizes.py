@@ -1,10 +1,10 @@
-"""Coverage gap against size gap: what equal coverage costs, method by method, on published tables.
+"""Coverage gap against size gap: the price of equal coverage, by method, on published tables.
 
     python benchmarks/sizes.py DIRECTORY --seeds 2
 
-Gaps are between the levels of the sensitive columns with 100 test rows or more: the highest minus
-the lowest coverage, and the largest mean size over the smallest. Results go to ``sizes.csv``, the
-picture to ``docs/sizes.svg``.
+Gaps are between the categories of the sensitive columns with 100 test rows or more: the highest
+minus the lowest coverage, and the largest mean size over the smallest. Results go to ``sizes.csv``,
+the picture to ``docs/sizes.svg``.
 """
 
 from __future__ import annotations
@@ -58,32 +58,34 @@ def run(path: Path, method: str, seed: int) -> dict[str, Any]:
     clf = METHODS[method](**named, **options).fit(X[:n], y[:n])
     new = X[n:].reset_index(drop=True)
     sets = clf.predict_set(new)
-    told = coverage_by_group(new[sensitive], is_covered(y[n:], sets, classes=clf.classes_))
+    by_group = coverage_by_group(new[sensitive], is_covered(y[n:], sets, classes=clf.classes_))
     size = sets.sum(axis=1)
     sizes = [
-        size[new[name] == level].mean()
+        size[new[name] == category].mean()
         for name in sensitive
-        for level, rows in new[name].value_counts().items()
+        for category, rows in new[name].value_counts().items()
         if rows >= MIN_ROWS
     ]
-    covered = told.loc[told["n"] >= MIN_ROWS, "coverage"]
+    coverage = by_group.loc[by_group["n"] >= MIN_ROWS, "coverage"]
     return {
         "table": path.stem,
         "method": method,
         "seed": seed,
-        "coverage_gap": round(float(covered.max() - covered.min()), 4),
+        "coverage_gap": round(float(coverage.max() - coverage.min()), 4),
         "size_gap": round(float(max(sizes) / min(sizes)), 4),
         "mean_size": round(float(size.mean()), 3),
     }
 
 
-def draw(told: pd.DataFrame) -> Figure:
+def draw(results: pd.DataFrame) -> Figure:
     """Draw a panel per table: coverage gap on the left axis, size gap below."""
     figure = Figure(figsize=(10, 3.4), layout="constrained")
-    panels = figure.subplots(1, told["table"].nunique(), sharey=True)
-    for ax, (name, own) in zip(np.ravel(panels), told.groupby("table"), strict=True):
-        for marker, (method, rows) in zip("osD^", own.groupby("method", sort=False), strict=False):
-            # the ring of split sets stays visible where others are the same
+    panels = figure.subplots(1, results["table"].nunique(), sharey=True)
+    for ax, (name, of_table) in zip(np.ravel(panels), results.groupby("table"), strict=True):
+        for marker, (method, rows) in zip(
+            "osD^", of_table.groupby("method", sort=False), strict=False
+        ):
+            # a ring for split sets stays visible under other marks
             look = {"s": 150, "facecolors": "none", "edgecolors": "black"} if marker == "o" else {}
             x, y = rows["size_gap"], 100 * rows["coverage_gap"]
             ax.scatter(x, y, marker=marker, label=method, **look)
@@ -95,10 +97,10 @@ def draw(told: pd.DataFrame) -> Figure:
 
 
 def main(folder: Path, seeds: int = 2, redraw: bool = False) -> None:
-    """Measure and draw; or only draw what was measured."""
+    """Measure and draw, or only draw stored results."""
     if redraw:
-        told = pd.read_csv(HERE / "sizes.csv")
-        draw(told).savefig(HERE.parent / "docs" / "sizes.svg", metadata={"Date": None})
+        results = pd.read_csv(HERE / "sizes.csv")
+        draw(results).savefig(HERE.parent / "docs" / "sizes.svg", metadata={"Date": None})
         return
     warnings.simplefilter("ignore", fareg.FaregWarning)
     rows = [
@@ -107,9 +109,9 @@ def main(folder: Path, seeds: int = 2, redraw: bool = False) -> None:
         for method in METHODS
         for seed in range(seeds)
     ]
-    told = pd.DataFrame(rows)
-    told.to_csv(HERE / "sizes.csv", index=False, lineterminator="\n")
-    draw(told).savefig(HERE.parent / "docs" / "sizes.svg", metadata={"Date": None})
+    results = pd.DataFrame(rows)
+    results.to_csv(HERE / "sizes.csv", index=False, lineterminator="\n")
+    draw(results).savefig(HERE.parent / "docs" / "sizes.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

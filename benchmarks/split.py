@@ -1,4 +1,4 @@
-"""Split conformal sets beside MAPIE and crepes, from the same ready probabilities."""
+"""Split conformal sets against MAPIE and crepes, from the same given probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fareg import SplitConformalClassifier
 
 SIZES = (10_000, 100_000, 1_000_000)
 LEVEL = 0.9
-MAX_LOOPS = 600_000_000  # comparisons that crepes may make; it is extrapolated beyond
+MAX_LOOPS = 600_000_000  # comparisons that crepes may make; its time is extrapolated beyond
 
 
 class Given(Ready):
@@ -32,7 +32,7 @@ def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(X_cal, y_cal, score):
-    """Calibrate; return the function of new rows that gives their sets."""
+    """Calibrate, and return the function that predicts sets of new rows."""
     clf = SplitConformalClassifier(Given(), conformity_score=score, random_state=0)
     return clf.conformalize(X_cal, y_cal).predict_set
 
@@ -41,7 +41,7 @@ def mapie(X_cal, y_cal, score):
     from mapie.classification import SplitConformalClassifier
 
     clf = SplitConformalClassifier(Given(), LEVEL, score).conformalize(X_cal, y_cal)
-    # "randomized" is the published score, and what ours is; MAPIE ignores it for "lac"
+    # "randomized" is the published score, as is ours; MAPIE ignores it for "lac"
     return lambda X: clf.predict_set(X, {"include_last_label": "randomized"})[1][:, :, 0]
 
 
@@ -73,7 +73,7 @@ def peaks(X_cal, y_cal, X, packages, score) -> list[float]:
         return [in_child("split", "peak", folder=folder, package=p, score=score) for p in packages]
 
 
-def beside_mapie(score: str, n: int) -> Row:
+def against_mapie(score: str, n: int) -> Row:
     X_cal, y_cal = draw(n, seed=0)
     X, y = draw(n, seed=1)
     (fast, mine), (slow, theirs) = in_turn(
@@ -88,8 +88,8 @@ def beside_mapie(score: str, n: int) -> Row:
     return Row(f"split, {score}, {n:,} + {n:,} rows", fast, "MAPIE", slow, *memories, note)
 
 
-def beside_crepes(n: int) -> Row:
-    """Compare with crepes, whose loops predict no more rows than it has time for."""
+def against_crepes(n: int) -> Row:
+    """Compare with crepes, whose loops predict as many rows as time allows."""
     X_cal, y_cal = draw(n, seed=0)
     X, _ = draw(n, seed=1)
     n_rows = min(n, MAX_LOOPS // (n * N_LABELS))
@@ -109,5 +109,5 @@ def beside_crepes(n: int) -> Row:
 
 def measure() -> dict:
     """Time conformalize on n rows and predict_set on n others, with the same scores."""
-    rows = [beside_mapie(score, n) for score in ("lac", "aps") for n in SIZES]
-    return {"rows": [*rows, *map(beside_crepes, SIZES)]}
+    rows = [against_mapie(score, n) for score in ("lac", "aps") for n in SIZES]
+    return {"rows": [*rows, *map(against_crepes, SIZES)]}

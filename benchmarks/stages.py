@@ -41,7 +41,7 @@ REPEATS = 3
 class Stages:
     """Seconds in named functions, each without the named functions that it calls.
 
-    All that the base model calls is the base model's.
+    Whatever the base model calls counts as the base model's.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def watched(stages: Stages) -> Iterator[None]:
 
 
 def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
-    """Return the stages of a call, largest first, and what it spends outside of what it needs."""
+    """Return the stages of a call, largest first, and the seconds outside of them."""
     function()  # the first call loads libraries
     runs = []
     for _ in range(REPEATS):

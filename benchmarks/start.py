@@ -1,4 +1,4 @@
-"""Cold start: seconds until the command line answers, beside the import of pandas and sklearn."""
+"""Cold start: seconds until the command line answers, against the import of pandas and sklearn."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A small fit as users run it, without OMP_NUM_THREADS, alone and beside busy neighbours.
+"""A small fit as users run it, without OMP_NUM_THREADS, alone and next to busy processes.
 
-``python benchmarks/threads.py`` prints seconds, the shortest of a few in turn.
+``python benchmarks/threads.py`` prints seconds, the shortest of a few runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The worst-slab search beside covmetrics and MAPIE, on the same slabs where they allow it."""
+"""The worst-slab search against covmetrics and MAPIE, on the same slabs where they allow it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def search(X, covered, kind, n_directions):
 def as_linear(X, kind, n_directions):
     """Return features and vectors whose products are the projections that ``search`` draws.
 
-    ``x' W x + v' x`` is linear in the products of two features, so a package with linear slabs
-    only can be asked for the quadratic ones.
+    ``x' W x + v' x`` is linear in the products of two features, so a package that has only linear
+    slabs can search the quadratic ones.
     """
     drawn = draw_directions(n_directions, N_FEATURES, kind, np.random.default_rng(0))
     i, j = np.triu_indices(N_FEATURES if kind == "quadratic" else 0)
     return np.hstack([X, X[:, i] * X[:, j]]), drawn
 
 
-def beside_covmetrics(kind: str, n_samples: int = 2000, n_directions: int = 100) -> list[Row]:
+def against_covmetrics(kind: str, n_samples: int = 2000, n_directions: int = 100) -> list[Row]:
     """Search the same slabs with both packages and compare the value of each direction."""
     import torch
     from covmetrics.slab_metrics import wsc_all_numpy, wsc_all_torch
@@ -65,8 +65,8 @@ def beside_covmetrics(kind: str, n_samples: int = 2000, n_directions: int = 100)
     return rows
 
 
-def beside_mapie(n_samples: int = 2000, n_directions: int = 100) -> Row:
-    """Ask MAPIE, which draws directions of its own."""
+def against_mapie(n_samples: int = 2000, n_directions: int = 100) -> Row:
+    """Compare with MAPIE, which draws other directions."""
     from mapie.metrics.conditional import worst_slab_coverage as mapie
 
     X, covered = make(n_samples)
@@ -90,7 +90,7 @@ def large_peak(kind: str) -> float:
 
 
 def large(kind: str) -> Row:
-    """Time a search that is out of reach of the peers, whose steps are quadratic in the rows."""
+    """Time a search that is too large for the peers, whose steps are quadratic in the rows."""
     n_samples, n_directions = LARGE.values()
     X, covered = make(n_samples)
     elapsed, _ = seconds(partial(search, X, covered, kind, n_directions))
@@ -106,5 +106,5 @@ NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 
 
 def measure() -> dict:
-    rows = [*beside_covmetrics("linear"), beside_mapie(), *beside_covmetrics("quadratic")]
+    rows = [*against_covmetrics("linear"), against_mapie(), *against_covmetrics("quadratic")]
     return {"rows": [*rows, *map(large, NAMES)]}

@@ -1,4 +1,4 @@
-"""Small things that many tests share."""
+"""Fixtures that many tests share."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ settings.register_profile("same", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-# Files and folders whose tests are left out of ``make quick``: they start processes, train many
-# models, draw thousands of cases or wait. A slow test in another file is marked where it stands.
+# Files and folders whose tests ``make quick`` leaves out: they start processes, train many models,
+# draw thousands of cases or wait. Slow tests in other files carry a mark.
 SLOW = (
     "auditing/test_audit.py",
     "auditing/test_counts.py",
@@ -92,7 +92,7 @@ class ProbabilityReader(ClassifierMixin, BaseEstimator):
 
 @pytest.fixture
 def small_searches(monkeypatch):
-    """Let audits train, boost and search for a moment: what is tested is that they end well."""
+    """Shorten the searches of audits, for tests that only need them to finish."""
     monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
     short = functools.partial(fareg.audit, n_directions=5, n_permutations=2)
     monkeypatch.setattr("fareg.workflow._audit.audit", short)
@@ -110,7 +110,7 @@ def reader():
 
 @pytest.fixture(scope="session")
 def patients():
-    """Return a mixed table with missing values, and text labels that depend on it."""
+    """Return a table of mixed types with missing values, and text labels that depend on it."""
     rng = np.random.default_rng(0)
     n = 900
     X = pd.DataFrame(

@@ -1,10 +1,10 @@
-"""Processes that start with all imports done, for tests that end many of them."""
+"""Processes that start with all imports done, for tests that kill many of them."""
 
 import contextlib
 import multiprocessing
 
-# What commands and runs import when they need it. Children of one server share it, and imports
-# take longer than most of what a test lets them do.
+# What commands and runs import on demand. The children of one server share these imports, which
+# would take longer than most of their work.
 PRELOADED = [
     *(f"fareg.workflow._{name}" for name in ("audit", "calibrate", "fit", "predict")),
     *("fareg.cli", "fareg.classifiers._report", "fareg.experiments._runs"),
@@ -14,7 +14,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def started(code, /, **names):
-    """Return a process that runs ``code``, with these names, in a session of its own."""
+    """Return a process that runs ``code``, with these names, in a new session."""
     CONTEXT.set_forkserver_preload(PRELOADED)
     code = f"import os\nos.setsid()\n{code}"
     process = CONTEXT.Process(target=exec, args=(code, {"__name__": "forked", **names}))
@@ -26,7 +26,7 @@ def forked_workers():
     """Return a context in which workers of dask start with all imports done."""
     import dask
 
-    started("").join()  # before dask starts a server that has imported less
+    started("").join()  # before dask starts a server with fewer imports
     return dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 

@@ -1,14 +1,14 @@
-"""The classifiers of the package, for tests that try each: whoever is in the registry is tried."""
+"""The classifiers of the package, for tests that run all entries of the registry."""
 
 import fareg
 from fareg.classifiers import CLASSIFIERS
 
-# settings that make training short, where only that it ends well is tested
+# settings that make training short, for tests that only need it to finish
 SHORT = {
     fareg.PLCPClassifier: {"max_iter": 2, "n_restarts": 1},
 }
 
-# methods that learn from some of the rows, and what these are looked at for
+# methods that learn from some of the rows, and what they learn
 LEARNERS = {
     fareg.FaReGClassifier: "look for a group",
     fareg.PLCPClassifier: "learn regions from",

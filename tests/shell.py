@@ -1,4 +1,4 @@
-"""The command line as tests call it, and the table that they give it."""
+"""Calls of the command line for tests, and their table."""
 
 from unittest.mock import patch
 
@@ -22,7 +22,7 @@ def run(*arguments, code=0, batch_rows=50_000):
 
 
 def refused(*arguments, **options):
-    """Run a command that must fail with one line on stderr and leave no file behind."""
+    """Run a command that must fail with code 2, and return its one line on stderr."""
     done = run(*arguments, code=2, **options)
     assert done.stdout == ""
     assert done.stderr.startswith("Error: "), done.stderr
