@@ -1,4 +1,4 @@
-"""The command line: whole journeys from a table to sets, audits and reports."""
+"""The command line: full runs from a table to sets, audits and reports."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_long_names_are_folded_and_not_cut(small, tmp_path, monkeypatch, capsys)
 
 
 def test_what_is_found_becomes_a_threshold_and_shuts_a_gate(tmp_path):
-    """Sets that miss women over 60: found, protected in one step, and told by the exit code."""
+    """Sets that miss women over 60: found, protected in one step, and reported by the exit code."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"sex": rng.choice(["f", "m"], 2000), "age": rng.integers(20, 80, 2000)})
     table["y"] = rng.choice(["a", "b"], 2000)

@@ -17,7 +17,7 @@ OPTIONS = ("--target", "outcome")
 
 @pytest.fixture
 def weeks(tmp_path):
-    """Return tables of three weeks; in the last one Feature 1, which tells the label, is noise."""
+    """Return tables of three weeks; in the last one Feature 1, which gives the label, is noise."""
     rng, paths = np.random.default_rng(0), []
     for week in range(3):
         rows = FRAME[2400 + 200 * week : 2600 + 200 * week].assign(week=week)

@@ -112,7 +112,7 @@ def test_results_are_not_written_around_what_is_read(files, monkeypatch):
 
 
 def test_a_finished_folder_removes_only_what_was_left_of_itself(files, monkeypatch):
-    """Neither the unfinished work of another output nor a folder of the user goes."""
+    """Unfinished work of another output and folders of the user are not removed."""
     monkeypatch.chdir(files)
     mine = [".sets.2024.0123456789abcdef.partial", ".sets.old.partial", ".sets.notes.partial"]
     mine += [".sets.0123456789abcdef.partial"]  # it has the form of ours, but not our mark

@@ -1,4 +1,4 @@
-"""The command line: one line for whatever goes wrong, and nothing left behind."""
+"""The command line: every failure gives one line and leaves no file behind."""
 
 import json
 import os

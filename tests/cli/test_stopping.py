@@ -1,4 +1,4 @@
-"""However a command ends: one true sentence, the right exit code, and nobody left behind."""
+"""However a command ends: one true sentence, the right exit code, no process left behind."""
 
 import json
 import os
@@ -24,7 +24,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="re
 
 
 def invoked(*arguments):
-    """Return exit code and stderr of a command; a traceback is no part of its one line."""
+    """Return exit code and stderr of a command, whose one line holds no traceback."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.stdout == ""
     return done.exit_code, done.stderr
@@ -125,7 +125,7 @@ def test_debug_shows_where_a_refusal_comes_from_and_keeps_its_code(tmp_path):
 
 
 def child(*arguments, **options):
-    """Run a command in a process of its own."""
+    """Run a command in a new process."""
     command = [sys.executable, "-m", "fareg", *map(str, arguments)]
     return subprocess.run(command, stderr=subprocess.PIPE, timeout=120, check=False, **options)
 
@@ -213,7 +213,7 @@ def parts(tmp_path):
 
 
 def processes_of(session):
-    """Return the processes of a session that run a worker, by what they are called with."""
+    """Return the worker processes of a session, by their command lines."""
     found = {}
     for place in Path("/proc").iterdir():
         if place.name.isdigit():

@@ -1,4 +1,4 @@
-"""What tables and files hold cannot steer a terminal, nor be run by a spreadsheet."""
+"""The content of tables and files cannot steer a terminal or run in a spreadsheet."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""What the tests of the experiments share."""
+"""Fixtures of the experiments' tests."""
 
 import runpy
 from pathlib import Path
@@ -20,7 +20,7 @@ def tiny():
 
 
 def numbers(cells, folder):
-    """Return all that a run computed but the seconds it took, by key."""
+    """Return the results of a run by key, without seconds."""
     store = Store(folder)
     rows = {cell.key: store.get(cell.key) for cell in cells}
     assert all(frame is not None for frame in rows.values())

@@ -1,4 +1,4 @@
-"""Benchmarks on tables: settings, problems, what is measured there, and the page."""
+"""Benchmarks on tables: settings, problems, measures and the page."""
 
 import json
 import sys
@@ -54,7 +54,7 @@ def written(folder, table=TABLE, name="made-up", **said):
 
 
 class Nothing:
-    """A method from elsewhere that leaves all sets empty."""
+    """An imported method with empty sets."""
 
     def __init__(self, estimator, **parameters):
         self.estimator = estimator
@@ -67,7 +67,7 @@ class Nothing:
 
 
 class Oracle(Nothing):
-    """A method from elsewhere that has the name of one of fareg's."""
+    """An imported method with the name of one of fareg's."""
 
 
 class Refuses(Nothing):
@@ -95,7 +95,7 @@ def people(tmp_path_factory):
 
 @pytest.fixture
 def folder(people, tmp_path):
-    """A folder for settings beside the data."""
+    """A folder for settings next to the data."""
     folder = tmp_path / "settings"
     folder.mkdir()
     (folder / "people.csv").symlink_to(people / "people.csv")

@@ -12,7 +12,7 @@ from fareg.experiments import demo
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Return what the demo says in JSON and in words, and its folder."""
+    """Return the demo's output as JSON and as text, and its folder."""
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         slow = ("FaReG as published", "RCP")

@@ -1,4 +1,4 @@
-"""Rows of a comparison are what they say: identities between methods, one training for all."""
+"""Methods of a comparison do what they say: identities between methods, one training for all."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Configurations name results; results are whole or not there."""
+"""Configurations name results; results are whole or absent."""
 
 import errno
 from dataclasses import replace

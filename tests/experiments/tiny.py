@@ -1,4 +1,4 @@
-"""A tiny run of real cells: for tests, and for processes that are killed in the middle of it."""
+"""A tiny run of real cells: for tests, and for processes that are killed in the middle."""
 
 from fareg.experiments._bench import BaseModel, Store
 from fareg.experiments._measures import MetricSettings

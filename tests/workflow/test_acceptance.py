@@ -23,7 +23,7 @@ RED = fareg.Rule.parse("Color = Red")
 
 @pytest.fixture(scope="module", params=[False, True])
 def place(tmp_path_factory, request):
-    """Return a folder with a model, and with rows of which those of one group have new labels."""
+    """Return a folder with a model, and with rows in which one group has new labels."""
     folder = tmp_path_factory.mktemp("acceptance")
     tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
     clf = fareg.FaReGClassifier(

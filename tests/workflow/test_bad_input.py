@@ -224,7 +224,7 @@ def distorted(draw):
 
 @functools.cache
 def fitted(name):
-    """Return one fitted model, for all the tables that it will be shown."""
+    """Return one fitted model for all tables."""
     noise = np.random.default_rng(1).normal(size=len(HEALTHY))
     estimator = ESTIMATORS["tree" if name == "SplitConformalClassifier" else "prior"]
     clf = CLASSIFIERS[name].set_params(estimator=estimator, random_state=0)
@@ -272,7 +272,7 @@ def test_any_audited_table_is_an_answer_or_a_fareg_error(table, choices, level, 
 
 
 def written(table, path):
-    """Write a table as its path says, as text where Parquet refuses its objects."""
+    """Write a table in the format of its path, as text if Parquet refuses its objects."""
     if path.suffix == ".csv":
         table.to_csv(path, index=False)
         return path

@@ -1,4 +1,4 @@
-"""A model calibrated on a folder has the thresholds of all its rows, whoever scores or dies."""
+"""A model calibrated on a folder has the thresholds of all its rows, whichever workers die."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def write_parts(rows, folder):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Return a folder with models and rows in parts by colour, some of which they have seen."""
+    """Return a folder with models and rows in parts by colour, some seen by the models."""
     folder = tmp_path_factory.mktemp("calibrate")
     for name, parameters in MODELS.items():
         clf = fitted(**parameters)
@@ -138,7 +138,7 @@ def test_few_bytes_a_row_come_back(name, place, tmp_path, monkeypatch):
 
 
 def discrete_rows(n, seed):
-    """Return rows of which most equal others, with an id of each."""
+    """Return rows, most of which equal others, each with an id."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame({name: rng.choice(X[name].unique()[:2], n) for name in SENSITIVE})
     table["Feature 1"] = rng.integers(0, 5, n) / 5

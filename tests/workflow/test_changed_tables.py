@@ -35,7 +35,7 @@ def write(frame, path):
 
 
 def replaced(path):
-    """Put another file with as many rows in the place of one."""
+    """Replace a file by another one with as many rows."""
     other = path.with_name(f"other-{path.name}")
     write(NEW.assign(id=NEW["id"] + 10_000), other)
     os.replace(other, path)
@@ -47,7 +47,7 @@ def grown(path):
 
 
 def rewritten(path):
-    """Change a file in its place, to another one of the same size."""
+    """Change a file in place, without changing its size."""
     content = path.read_bytes()
     path.write_bytes(content[:-40] + content[-40:].replace(b"2", b"3"))
 

@@ -59,7 +59,7 @@ SLACK = 8 << 20
 
 
 class Leaks:
-    """What a process holds now, to be compared with what it holds after many more rounds."""
+    """What a process holds now, to compare with what it holds after many more rounds."""
 
     def __init__(self, n_rounds, reused=200):
         self.n_rounds, self.reused = n_rounds, reused
@@ -153,7 +153,7 @@ def test_threads_that_save_to_one_path_and_load_from_it_see_whole_files(tmp_path
 
 
 def test_one_thread_may_save_while_another_trains_for_the_first_time(tmp_path):
-    """The first save imports skops, which is not in the way of training."""
+    """The first save imports skops, which does not disturb training."""
     code = f"""
 import threading, warnings
 import numpy as np, fareg
@@ -258,7 +258,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """Return a function that starts code in a process of its own, all imports done already."""
+    """Return a function that starts code in a new process with all imports done."""
     log = tmp_path_factory.mktemp("log") / "stderr.txt"
 
     def start_child(arguments, code=RUN, *, limit=None, dies=False):
@@ -277,7 +277,7 @@ def fill(folder, name):
 
 
 def assert_whole_or_old(folder, name):
-    """Check every file that a command writes, and that nothing but temporary files came along."""
+    """Check every file that a command writes, and that all other new files are temporary."""
     for path in (folder / file for file in FILES[name]):
         assert path.read_bytes() == b"old" or IS_WHOLE[path.suffix](path)
     others = set(os.listdir(folder)) - set(FILES[name])
@@ -370,7 +370,7 @@ def test_a_file_that_grows_too_large_is_one_line_and_leaves_the_old_files(
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Return a folder on a disk of its own, with room for a few kilobytes."""
+    """Return a folder on a disk with room for a few kilobytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

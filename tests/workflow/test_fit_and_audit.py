@@ -1,4 +1,4 @@
-"""What a fit says is left, an audit of its test rows says too."""
+"""A fit and an audit of its test rows report the same."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("small_searches")
 
 
 def fitted(folder, seed, **options):
-    """Fit a table in which two people in three have several rows; return what is left, in JSON."""
+    """Fit a table in which two people in three have several rows; return what is left, as JSON."""
     data = make_synthetic(1000, random_state=seed)
     who = np.random.default_rng(seed).integers(0, 600, 1000)
     data.X.assign(who=who, y=data.y).to_csv(folder / "all.csv", index=False)
@@ -51,7 +51,7 @@ def test_fit_and_audit_of_its_test_rows_agree(seed, roles, tmp_path):
 
 
 def test_a_fit_with_clusters_names_groups_by_one_row_of_each_person(tmp_path):
-    """Every person stands twice in the table, and counts once as evidence."""
+    """Every person has two rows in the table, and counts once as evidence."""
     data = make_synthetic(3000, random_state=5)
     table = data.X.assign(who=np.arange(3000), y=data.y)
     table.loc[table.index.repeat(2)].to_csv(tmp_path / "all.csv", index=False)

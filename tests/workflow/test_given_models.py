@@ -1,4 +1,4 @@
-"""Someone's own model through the shell: probabilities in the table, and skops files."""
+"""A user's model through the shell: probabilities in the table, and skops files."""
 
 import json
 import os
@@ -27,7 +27,7 @@ READ = ["dose", "visits", "drug"]
 
 
 class OwnModel(ClassifierMixin, BaseEstimator):
-    """A classifier that nobody knows: it says the same about everyone."""
+    """A classifier of an unknown type, with the same probabilities for everyone."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -68,7 +68,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def rows(model):
-    """Return people with the probabilities that the model gives them, rounded."""
+    """Return people with their rounded probabilities of the model."""
     frame = people(360, 0)
     return frame.assign(
         **dict(zip(PROBA, model.predict_proba(frame[READ]).T.round(6), strict=True))

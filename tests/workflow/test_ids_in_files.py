@@ -1,4 +1,4 @@
-"""``--id``: a person in a file has the number that the same person has in Python."""
+"""``--id``: a person has the same random number in a file and in Python."""
 
 import json
 
@@ -15,7 +15,7 @@ READ = ["kind", "place"]
 
 
 def discrete_table(n, seed):
-    """Return people of whom many have equal rows."""
+    """Return people, many of them with equal rows."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"kind": rng.integers(0, 4, n), "place": rng.choice(["x", "y", "z"], n)})
     y = np.array(["no", "yes", "maybe"])[(rng.integers(0, 4, n) + X["kind"].to_numpy()) % 3]

@@ -1,4 +1,4 @@
-"""A folder of Parquet files: same answers as one file, on every engine, whoever dies."""
+"""A folder of Parquet files: same answers as one file, on every engine, whichever workers die."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What the columns of a table are for: features, groups only, ids, weights."""
+"""Roles of the columns of a table: features, groups only, ids, weights."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One table, whatever holds it: CSV, gzip, Parquet, folders; whole, by a sample, in batches."""
+"""The same table in CSV, gzip, Parquet, folders; read whole, as a sample, in batches."""
 
 import gzip
 from collections import Counter
@@ -56,7 +56,7 @@ def write_parts(folder, frame=FRAME, **options):
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory):
-    """Return a folder with the same rows in all forms, by the names of these."""
+    """Return a folder with the same rows in all formats, by their names."""
     folder = tmp_path_factory.mktemp("held")
     ordered = FRAME.sort_values("color", kind="stable").reset_index(drop=True)
     for sign, name in ((",", "t.csv"), (";", "t.csv.gz"), ("\t", "t.txt")):
@@ -101,7 +101,7 @@ def test_copied_rows_are_those_of_the_source(held, name, ending, tmp_path):
 
 
 def read(path, form):
-    """Read a table in one of the ways in which commands do; return its values of b."""
+    """Read a table in one of the ways of the commands; return its values of b."""
     if form == "whole":
         return read_table(path, columns=["b"])["b"].tolist()
     if form == "copied":
