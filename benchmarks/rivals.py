@@ -154,8 +154,8 @@ class BatchGCP(ConformalClassifier):
             codes = coding.codes(people).T
             return np.column_stack(
                 [
-                    c[:, None] == np.arange(k)
-                    for c, k in zip(codes, coding.n_categories, strict=True)
+                    x[:, None] == np.arange(k)
+                    for x, k in zip(codes, coding.n_categories, strict=True)
                 ]
             )
 
@@ -198,10 +198,8 @@ class ClusteredLabels(ConformalClassifier):
         remaining = rows.take(np.flatnonzero(~teaches))
         sample = Sample.from_rows(remaining, label_conditional=False)
         of_row = np.where(remaining.y >= 0, cluster[remaining.y], -1)
-        quantiles = sample.sorted_by(of_row, max(n_embedded // 2, 1)).quantiles(self.alpha_)[:-1]
-        thresholds = np.where(
-            cluster >= 0, quantiles[cluster], sample.split_thresholds(self.alpha_)
-        )
+        limits = sample.sorted_by(of_row, max(n_embedded // 2, 1)).quantiles(self.alpha_)[:-1]
+        thresholds = np.where(cluster >= 0, limits[cluster], sample.split_thresholds(self.alpha_))
         return Thresholds(sample, self.alpha_, lambda batch: np.tile(thresholds, (len(batch), 1)))
 
 

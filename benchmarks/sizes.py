@@ -81,10 +81,8 @@ def draw(results: pd.DataFrame) -> Figure:
     """Draw a panel per table: coverage gap on the left axis, size gap below."""
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     panels = figure.subplots(1, results["table"].nunique(), sharey=True)
-    for ax, (name, of_table) in zip(np.ravel(panels), results.groupby("table"), strict=True):
-        for marker, (method, rows) in zip(
-            "osD^", of_table.groupby("method", sort=False), strict=False
-        ):
+    for ax, (name, part) in zip(np.ravel(panels), results.groupby("table"), strict=True):
+        for marker, (method, rows) in zip("osD^", part.groupby("method", sort=False), strict=False):
             # a ring for split sets stays visible under other marks
             look = {"s": 150, "facecolors": "none", "edgecolors": "black"} if marker == "o" else {}
             x, y = rows["size_gap"], 100 * rows["coverage_gap"]

@@ -231,9 +231,8 @@ def monitor(
 ) -> None:
     """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
 
-    A false alarm has a probability of at most 5%, over all groups and all time, however often you
-    look. If the model was fitted with --clusters, feed all rows of a cluster in one batch: only one
-    of them counts.
+    The probability of any false alarm, in any group at any time, is at most 5%.
+    If the model was fitted with --clusters, feed all rows of a cluster in one batch: one counts.
     """
     check_gate(fail_on, MONITOR_GATES)
     with answering() as answer, busy("loading the model") as progress:
@@ -273,7 +272,7 @@ def _print_info(answer: dict[str, Any], file: Any) -> None:
     columns, fitted = answer["columns"] or [], file.fit_notes
     n_clusters = answer["n_calibration_clusters"]
     of_clusters = "" if n_clusters is None else f" of {words.clusters(n_clusters)}"
-    shown_elsewhere = ("columns", "verdict") if fitted else ()
+    shown = ("columns", "verdict") if fitted else ()
     stored = "yes" if answer["has_estimator"] else "none: probabilities are read, not computed"
     stored = "no: pass it to fareg.load" if answer["needs_estimator"] else stored
     facts = {
@@ -291,7 +290,7 @@ def _print_info(answer: dict[str, Any], file: Any) -> None:
         name: _plain(value) for name, value in answer["parameters"].items() if value is not None
     }
     author = "fit" if fitted else "note"  # users may store notes of their own
-    notes = {name: note for name, note in answer["metadata"].items() if name not in shown_elsewhere}
+    notes = {name: note for name, note in answer["metadata"].items() if name not in shown}
     facts |= {f"{author}: {name}": _plain(note) for name, note in notes.items()}
     named = [group for group in answer.get("groups", ()) if group.get("named")]
     earlier = "earlier " if file.calibrated_note else ""  # fareg calibrate counts levels only

@@ -62,8 +62,7 @@ HELP = {
     "trust": "SHA-256 that the model file must have, and types in it whose code may run: "
     "my_module.MyModel.",
     "confidence_level": "Coverage to promise.",
-    "predict confidence_level": "Coverage to promise, chosen before you see sets (default: as in "
-    "fit).",
+    "predict confidence_level": "Coverage to promise, chosen before looking (default: as in fit).",
     "audit confidence_level": "Coverage that was promised (default: as in the model, or 0.9).",
     "conformity_score": "Conformity score: aps, raps, lac, ...",
     "label_conditional": "Promise the coverage for each true label.",
@@ -71,10 +70,8 @@ HELP = {
     "groups": "Watch this group too: 'sex = Female and age > 60'; may be repeated.",
     "sets": "Columns of the sets: one with JSON lists, as fareg predict writes them, or with text "
     "such as a|b; or True/False columns named after the labels: a,b,c.",
-    "n_calibration": "Number of rows that calibrated the sets, to allow for chance (a model file "
-    "knows it).",
-    "towards": "Rows of the people who will get the sets: weight the calibration rows towards "
-    "them.",
+    "n_calibration": "Number of rows that calibrated the sets (a model file knows it).",
+    "towards": "Rows of the people who will get the sets: weight calibration rows towards them.",
     "state": ".json file that keeps the watch between runs; the first run creates it.",
     "seed": "The same seed gives the same numbers.",
     "engine": "Where to run: local, dask or the address of a dask scheduler; local:4 and dask:4 "

@@ -40,19 +40,15 @@ PYTHON = {
     " ids=": " --id",
     " when=": " --when",
     " keep=": " --keep ",
+    "conformity_score must be": "--score must be",
+    "n_calibration must be": "--calibration-rows must be",
     "probabilities must be": "--proba must be",
     "sensitive_features has no column": "the sensitive columns lack",
     "the columns of the sets or a model": "--sets or --model",
     "make one with fareg.save": "make one with fareg fit",
     "ask within fareg.accept_drift()": "add --accept-drift",
 }
-FLAGS = {  # of arguments with which a sentence begins
-    "confidence_level": "--confidence",
-    "conformity_score": "--score",
-    "estimator": "--estimator",
-    "n_calibration": "--calibration-rows",
-    "seed": "--seed",
-}
+FLAGS = {"confidence_level": "--confidence", "estimator": "--estimator", "seed": "--seed"}
 NOTHING = "nothing was written"
 NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
 JSON: ContextVar[bool] = ContextVar("json")  # whether to print one JSON object and nothing else

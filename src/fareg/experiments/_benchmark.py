@@ -151,7 +151,7 @@ def _cells(plan: Settings, tables: list[Table], methods: list[Method]) -> list[M
         most = int(FIT_SHARE * n_rows)  # a small table keeps enough rows for testing
         if most < 100:
             raise InvalidInputError(
-                f"{table.name} has {n_rows} rows with a label, 170 are needed; leave it out"
+                f"{table.name} needs 170 rows with a label, got {n_rows}; omit it"
             )
         for seed, size, model, labels, score, method in product(
             range(plan.repeats), plan.sizes, plan.models, plan.labels, plan.scores, methods

@@ -132,9 +132,7 @@ class DataKind:
 
 
 def _synthetic(bias: str) -> Callable[[PaperProblem, np.random.Generator], Dataset]:
-    return lambda problem, rng: make_synthetic(
-        problem.n + problem.n_test, bias=bias, random_state=rng
-    )
+    return lambda p, rng: make_synthetic(p.n + p.n_test, bias=bias, random_state=rng)
 
 
 def _nursery(problem: PaperProblem, rng: np.random.Generator) -> Dataset:
@@ -174,9 +172,7 @@ DATA: dict[str, DataKind] = {
     "xnor": DataKind(_synthetic("xnor"), 6, ("Color", "Gender")),
     "eight": DataKind(_synthetic("eight"), 6, ("Gender", "Age Group")),
     "none": DataKind(_synthetic("none"), 6, ("Color", "Gender")),
-    "metric": DataKind(
-        lambda problem, rng: make_metric_benchmark(problem.n + problem.n_test, rng), 6, ("x0", "x1")
-    ),
+    "metric": DataKind(lambda p, rng: make_metric_benchmark(p.n + p.n_test, rng), 6, ("x0", "x1")),
     "nursery": DataKind(_nursery, 4, ("parents", "finance"), "nursery"),
     "cut-nursery": DataKind(_cut_nursery, 4, ("parents", "finance"), "nursery"),
     "acs": DataKind(_acs_income, 4, ("AGE", "SEX"), "nursery"),

@@ -23,13 +23,7 @@ from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow._labels import as_known, label_texts, read_set_texts
 from fareg.workflow._predict import ANSWERS
 from fareg.workflow._roles import id_columns, id_note, labelled_rows
-from fareg.workflow._stored_model import (
-    call_model,
-    id_column,
-    label_kinds,
-    model_columns,
-    read_columns,
-)
+from fareg.workflow._stored import call_model, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._values import as_kinds, column_kinds
 

@@ -29,7 +29,7 @@ from fareg.shift import CovariateShift
 from fareg.workflow import _predict
 from fareg.workflow._labels import label_texts
 from fareg.workflow._roles import check_missing
-from fareg.workflow._stored_model import (
+from fareg.workflow._stored import (
     as_labels,
     call_model,
     check_any,

@@ -234,7 +234,7 @@ def fit_and_test(
     settings: Mapping[str, str] | None = None,
 ) -> Trial:
     """Fit a classifier on four fifths of the rows; test it and split conformal sets on the last."""
-    fit_rows, test = split_rows(len(y), TEST_SIZE, clusters, clf.random_state)
+    rows, test = split_rows(len(y), TEST_SIZE, clusters, clf.random_state)
     test = np.sort(test)  # in the order of the table, as an audit of these rows reads them
 
     def take(values: Any, rows: IntArray) -> Any:
@@ -243,13 +243,11 @@ def fit_and_test(
     was_fitted = clf.estimator is not None and is_given(clf.estimator)
     if not was_fitted:
         seed = hash_key(clf.random_state) % 2**32
-        fit_clusters = take(clusters, fit_rows)
-        train, _ = split_rows(len(fit_rows), clf.calibration_size, fit_clusters, seed)
-        check_training_labels(y[fit_rows][train], y)
+        fit_clusters = take(clusters, rows)
+        train, _ = split_rows(len(rows), clf.calibration_size, fit_clusters, seed)
+        check_training_labels(y[rows][train], y)
     progress("training, learning disadvantage, and calibrating")
-    clf.fit(
-        X.iloc[fit_rows], y[fit_rows], clusters=take(clusters, fit_rows), ids=take(ids, fit_rows)
-    )
+    clf.fit(X.iloc[rows], y[rows], clusters=take(clusters, rows), ids=take(ids, rows))
     progress("testing, and looking for under-covered groups")
     X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(
@@ -263,4 +261,4 @@ def fit_and_test(
     )
     comparison = replace(comparison, left=replace(comparison.left, settings=settings or {}))
     warn_of_leak(X_test, y_test, comparison.accuracy)
-    return Trial(clf, len(fit_rows) - clf.n_calibration_, comparison, X_test, was_fitted)
+    return Trial(clf, len(rows) - clf.n_calibration_, comparison, X_test, was_fitted)

@@ -14,13 +14,7 @@ from fareg._words import HTML, JSON
 from fareg.monitoring import CoverageMonitor
 from fareg.persistence import ModelFile
 from fareg.workflow._roles import labelled_rows
-from fareg.workflow._stored_model import (
-    as_labels,
-    id_column,
-    label_kinds,
-    model_columns,
-    read_columns,
-)
+from fareg.workflow._stored import as_labels, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._table import Progress, Table, quiet
 
 

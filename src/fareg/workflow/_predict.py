@@ -32,7 +32,7 @@ from fareg._files import (
 from fareg._validation import InvalidInputError, check_count
 from fareg._words import rows
 from fareg.persistence import ModelFile
-from fareg.workflow._stored_model import (
+from fareg.workflow._stored import (
     call_model,
     check_any,
     check_engine_of,
@@ -220,9 +220,8 @@ def _predict_folder(
     """Write the answers for the parts of a folder in parallel, and return the totals."""
     root, totals = table.source, Totals()
     parts = [part.relative_to(root).as_posix() for part in table.parts]
-    plan = repr(
-        (request.model.sha256, request.size, request.keep, request.ids, request.options, parts)
-    )
+    settings = (request.size, request.keep, request.ids, request.options)
+    plan = repr((request.model.sha256, *settings, parts))
     with _filling(target, plan.encode()) as unfinished:
         predict = partial(_predict_part, request=request, root=root, out=unfinished)
         finished = run_tasks(predict, parts, engine=engine, jobs=jobs)

@@ -74,8 +74,7 @@ def assign_roles(
 ) -> Roles:
     """Return the roles of all columns of a table; refuse roles that contradict each other.
 
-    ``probabilities`` are columns of class probabilities: the model reads only these, and they
-    define no groups.
+    ``probabilities`` are columns of class probabilities: all that the model reads, and no groups.
 
     >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
     >>> roles = assign_roles(frame, RequestedRoles("y", not_features=["sex"]))
@@ -219,10 +218,7 @@ def check_missing(n_missing: int, n_rows: int, target: str) -> None:
 
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
-    """Return the labels of a target; refuse one that holds amounts, dates or too little.
-
-    A given model (``has_model``) knows its classes, so they may be many.
-    """
+    """Return the labels; refuse amounts, dates and too few. A given model may know many classes."""
     target = target.infer_objects()  # booleans among missing values are objects
     kind = column_kinds(target.to_frame())[str(target.name)]
     distinct, n = target.nunique(), len(target)

@@ -71,9 +71,7 @@ def id_column(requested: str | None, model: ModelFile, table: Table) -> str | No
 def ids_in(kept: pd.DataFrame, ids: str) -> Any:
     """Return the ids of rows; an empty text in a CSV file is a missing one."""
     if ids not in kept:
-        raise InvalidInputError(
-            f"the column of ids must be in the files, got folders {ids}=; write it into the files"
-        )
+        raise InvalidInputError(f"ids must be in the files, got folders {ids}=; move them there")
     return kept[ids].astype(object).where(kept[ids].notna() & (kept[ids] != ""), None).to_numpy()
 
 
