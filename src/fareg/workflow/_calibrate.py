@@ -282,7 +282,7 @@ class LabelledRows:
         return np.concatenate(found)
 
     def score(self, table: Table, n_before: Any) -> tuple[dict[str, Any], Tally]:
-        """Return score, places and labels of rows, ``n_before`` of which equal ones precede."""
+        """Return score, places and labels of rows; ``n_before`` counts equal rows before each."""
         clf, start, tally = self.model.classifier, 0, Tally()
         nothing, n_parts = np.empty(0, np.int8), len(clf.calibration_.parts)
         score, places, labels = [np.empty(0)], [nothing.reshape(0, n_parts)], [nothing]
