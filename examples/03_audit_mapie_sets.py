@@ -46,7 +46,8 @@ result = audit(
 )
 print(result.verdict)
 for finding in result.findings:
-    print(f"- {finding.rule}: {finding.rate}")
+    rate = finding.rate
+    print(f"- {finding.rule}: {rate.share:.1%} covered, tested on {rate.n} rows on average")
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
 result.to_html(folder / "audit.html")

@@ -26,7 +26,7 @@ split = fareg.SplitConformalClassifier(random_state=0).fit(X_train, y_train)
 before = by_group(split)
 print("Split conformal sets\n", before.by_group, sep="")
 
-# an audit says which gaps are more than chance, on rows that played no part in finding them
+# an audit says which gaps are more than chance, on rows that did not propose them
 found = fareg.audit(
     who, y_test, split.predict_set(X_test), classes=split.classes_, measures=False, random_state=0
 )

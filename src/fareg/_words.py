@@ -192,7 +192,7 @@ def in_clusters(group: Mapping[str, Any]) -> str:
     return "" if n is None else f"{rows(group['n'])} in {clusters(n)}"
 
 
-def coverage_of(group: Mapping[str, Any], suffix: str = "") -> str:
+def coverage_of(group: Mapping[str, Any]) -> str:
     """Return a coverage and its rows; in clusters, a row counts 1/m if its cluster has m rows.
 
     >>> coverage_of({"coverage": 0.9, "n": 6080}), coverage_of(
@@ -201,27 +201,36 @@ def coverage_of(group: Mapping[str, Any], suffix: str = "") -> str:
     ('90.0% of 6,080 rows', '90.0% for a random row of a random cluster')
     """
     unit = f"of {rows(group['n'])}" if group.get("n_clusters") is None else f"for {RANDOM_ROW}"
-    return f"{percent(group['coverage'])} {unit}{suffix}"
+    return f"{percent(group['coverage'])} {unit}"
 
 
 def remarks(group: Mapping[str, Any]) -> list[str]:
     """Return remarks on the coverage of a group before and after calibration."""
     texts = {
         "protected": "protected",
-        "verified": "verified to be below, counted on the half of the rows that did not choose it",
+        "verified": "verified to be below, rows and coverage averaged over its tests",
         "made_worse": "made worse",
         "few": TOO_FEW,
     }
     return [text for name, text in texts.items() if group.get(name)]
 
 
+def tested_on(group: Mapping[str, Any]) -> str:
+    """Return on how many rows a finding was tested: "tested on 438 rows on average"."""
+    return f"tested on {in_clusters(group) or rows(group['n'])} on average"
+
+
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return the evidence that belongs to a coverage: clusters if any, interval and p-value.
+    """Return the evidence that belongs to a coverage: its rows, interval and p-value.
+
+    Rows are those of a group that random halves found, or those of clusters.
 
     >>> evidence({"n": 1300, "low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
     '1,300 rows in 1,200 clusters, 95% interval 80.0% to 85.0%, p = 0.0010'
     """
-    parts = [in_clusters(group), f"95% interval {interval(group['low'], group['high'])}"]
+    is_found = group.get("n_rows") and group.get("n_found")
+    basis = f"{rows(group['n_rows'])}, {tested_on(group)}" if is_found else in_clusters(group)
+    parts = [basis, f"95% interval {interval(group['low'], group['high'])}"]
     if group.get("adjusted_p_value") is not None:
         parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
     elif group.get("p_value") is not None:

@@ -333,6 +333,7 @@ def test_a_valid_predictor_is_not_accused_of_its_few_calibration_rows():
     assert told.status != "low"
     assert not told.findings
     assert "calibrated on 200 rows" in str(told)
+    assert "called low only if its whole 95% interval lies below that" in str(told)
 
 
 @pytest.mark.slow

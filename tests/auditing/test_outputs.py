@@ -1,14 +1,17 @@
 """What an audit writes for others: JSON by its schema, Markdown, a model card, tables, sizes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from markupsafe import escape
 
-from fareg import FaregError, audit
+from fareg import FaregError, Rule, audit
+from fareg.report import render_report
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "audit.schema.json").read_text())
 KINDS = {
@@ -131,6 +134,42 @@ def test_people_read_groups_like_rules_and_files_keep_their_names(unequal, tmp_p
         assert "x=south" not in text
     assert '"area|x=south"' in numbers
     assert "area|x=south" in set(result.levels["group"])
+
+
+def test_people_read_all_rows_of_a_finding_next_to_those_that_tested_it(unequal, tmp_path):
+    result = unequal[1]
+    (found,) = result.findings
+    n, tested = int(found.mask.sum()), f"tested on {found.rate.n} rows on average"
+    assert n > found.rate.n
+    assert result.to_dict()["groups"][0]["n_rows"] == n
+    assert result.table.set_index("group")["n"][found.rule.text] == found.rate.n
+    line = next(
+        line for line in result.summary().splitlines() if tested in line and "(found" in line
+    )
+    assert f"  {n}  " in line
+    lines = [line for line in result.to_card().splitlines() if line.startswith("| ")]
+    assert tested in lines[2]  # directly under everyone
+    assert lines[2].split(" | ")[1] == str(n)
+    assert f"<td>{n}</td><td>{found.rate.n}</td>" in result._repr_html_()
+    result.to_html(tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text().split('<script type="application/json"')[0]
+    assert f"<span>{n} rows" not in page
+    table = page.split('<table id="first">')[1].split("</table>")[0]
+    assert table.index(tested) < table.index("= south")
+    assert page.count(tested) >= 4  # headline, tile, first table, the group
+    assert f"of {found.rate.n} rows" not in page + result.summary() + result.to_card()
+
+
+def test_a_command_is_code_and_copies_as_it_is(unequal):
+    found = replace(unequal[1].findings[0], rule=Rule.parse("age > 60 and a`b = i&j"))
+    settings = {"protect": "fareg fit a.csv --protect"}
+    result = replace(unequal[1], groups=(found,), settings=settings)
+    command = "fareg fit a.csv --protect 'age > 60 and a`b = i&j'"
+    assert result.to_markdown().count(f": `` {command} ``\n") == 1
+    for page in (result._repr_html_(), render_report(result.to_dict())):
+        assert f"<code>{escape(command)}</code>" in page
+    assert result.decided.next_steps[0].endswith(command)
+    assert "send this to its owner" in result.decided.next_steps[0]
 
 
 def test_every_table_is_a_file(unequal, tmp_path):

@@ -23,11 +23,15 @@ FEW, ENOUGH = MIN_HEADLINE_ROWS - 1, MIN_HEADLINE_ROWS
 NONE = np.zeros(0)
 
 
+def marked(n):
+    return np.ones(n, dtype=bool)
+
+
 def group(name="north", n=400, share=0.7, low=0.65, high=0.75, n_clusters=None, **more):
     given = {"share": 0.3, "mean_size": 2.0, "others_size": 1.2, "adjusted_p_value": 2e-9}
     given |= {"is_finding": True, "n_found": 18, "n_splits": 20, "n_new": n, **more}
     rate = Rate(n, share, low, high, None, n_clusters)
-    return Finding(Rule.parse(f"area = {name}"), rate, mask=NONE, counted=NONE, **given)
+    return Finding(Rule.parse(f"area = {name}"), rate, mask=marked(2 * n), counted=NONE, **given)
 
 
 def label(name="rare", n=400, share=0.3, n_clusters=None):
@@ -64,9 +68,20 @@ def fitted(repairs=(), left=None, **more):
 def test_a_rule_never_stands_without_its_evidence():
     told = audited([group()])
     assert told.status == "finding"
-    for words in ("area = north", "70.0%", "65.0% to 75.0%", "adjusted p < 0.0001", "400 rows"):
+    for words in ("area = north", "70.0%", "65.0% to 75.0%", "adjusted p < 0.0001"):
         assert words in told.sentence
-    assert "found in 18 of 20 random halves" in told.sentence
+    assert "(800 rows, tested on 400 rows on average, 95% interval" in told.sentence
+    assert "18 of 20 random halves proposed this group or a similar one" in told.sentence
+
+
+def test_the_title_and_low_coverage_count_the_groups_that_were_found():
+    assert audited([group()]).label == "Under-covered group found"
+    both = [group(), group("south")]
+    assert audited(both).label == "2 under-covered groups found"
+    assert fitted(left=facts(both)).label == "2 under-covered groups found, not repaired"
+    low = {"share": 0.8, "high": 0.82}
+    assert "adjusted p < 0.0001), one of 2 groups found." in audited(both, **low).sentence
+    assert "groups found" not in audited(both[:1], **low).sentence
 
 
 @pytest.mark.parametrize("few", [{"n": 6}, {"n": FEW}, {"n": 4 * ENOUGH, "n_clusters": FEW}])
@@ -80,7 +95,7 @@ def test_a_group_of_few_rows_is_no_headline_and_never_denied(few, labels, best, 
         assert told.status == ("label" if labels else "unclear")
         assert "a group below target is too small" in told.label.lower()
         assert "north" not in told.label
-        assert "small group was verified to be covered less often: area = north" in told.sentence
+        assert "small group was shown to be covered less often: area = north" in told.sentence
         assert "too few for a verdict" in told.sentence
         text = f"{told.label} {told.sentence}"
         assert not re.search("(?i)no (under-covered )?group|cannot show", text)
@@ -114,12 +129,12 @@ def test_low_coverage_names_the_worst_or_counts_those_it_has():
     assert "no single group stands out" in audited(**low).sentence
     for n in (29, 400):
         told = audited([group(n=n, high=0.7)], **low).sentence
-        assert "one group was verified to be below too" in told
+        assert "one group was shown to be below too" in told
         assert "stands out" not in told
     told = audited([group("tiny", n=13, high=0.2), group("big")], share=0.8, high=0.82)
     assert told.status == "low"
     assert "the worst group of 100 rows or more is area = big" in told.sentence
-    assert "A small group was verified to be covered less often: area = tiny" in told.sentence
+    assert "A small group was shown to be covered less often: area = tiny" in told.sentence
 
 
 def test_a_group_that_explains_low_coverage_is_mended_first():
@@ -153,7 +168,8 @@ def test_a_gap_that_is_never_named_makes_no_headline_and_is_not_denied():
     assert left.main is None
     for told in (audit_verdict(left, {}), fitted(left=left), fitted(None, left)):
         assert (told.status, told.label) == ("pass", "Only a slight gap found")
-        assert "A slight gap was verified: area = north, 87.6% of 40,000 rows" in told.sentence
+        verified = "A slight gap was verified: area = north, 87.6% covered (80,000 rows, tested on"
+        assert verified in told.sentence
         assert not re.search("(?i)no group|under-covered group", told.sentence)
     worse = audited([group("south", **SLIGHT), group()])
     assert worse.status == "finding"
@@ -176,6 +192,11 @@ def test_few_rows_say_what_they_could_not_show_and_many_what_they_would_have():
     for one in (audited(), fitted()):
         assert (one.status, one.label) == ("pass", "No under-covered group found")
         assert "a group with 30% of the rows if its coverage were 80% or less." in one.sentence
+    power = [{"conditions": c, "share": s, "coverage": 0.8 - s} for c, s in ((1, 0.3), (2, 0.1))]
+    assert audit_verdict(replace(facts(), power=power), {}).sentence.endswith(
+        "would have found a group with 30% of the rows if its coverage were 50% or less. For one "
+        "with 10% that takes two conditions to name, the limit is 70%."
+    )
 
 
 # --- true labels -----------------------------------------------------------------------------
@@ -186,7 +207,7 @@ def test_a_label_far_below_is_said_and_has_a_remedy_whatever_was_repaired():
     for told in (audit_verdict(left, {}), fitted([repair()], left)):
         assert told.status == "label"
         assert told.label.endswith("but true label rare is covered only 30.0%")
-        assert "30.0% of 400 rows whose true label is rare" in told.sentence
+        assert "30.0% of 400 rows labelled rare (95% interval 30.0% to 35.0%)." in told.sentence
         assert "common" not in told.sentence
         assert "label_conditional=True" in told.next_steps[-1]
     done = fitted([], left, label_conditional=True)
@@ -217,11 +238,11 @@ def test_a_small_label_is_named_if_it_is_worse_than_all_others_and_decides_nothi
     small, large = label("tiny", n, 0.2), label("rare", 400, 0.3)
     without, told = audited(labels=[large, COMMON]), audited(labels=[small, large, COMMON])
     assert told.sentences[: len(without.sentences)] == without.sentences
-    assert f"20.0% of {n} rows whose true label is tiny" in told.sentence
+    assert f"20.0% of {n} rows labelled tiny" in told.sentence
     assert replace(told, sentences=()) == replace(without, sentences=())
     alone = audited(labels=[small, COMMON])
     assert alone.status == "pass"
-    assert "is tiny (95% interval 20.0% to 25.0%); fewer than 100 rows" in alone.sentence
+    assert "labelled tiny (95% interval 20.0% to 25.0%); fewer than 100 rows" in alone.sentence
     assert audited(labels=[label("tiny", n, 0.4), large, COMMON]) == without
 
 
@@ -235,11 +256,12 @@ def test_a_coverage_says_whether_it_counts_rows_or_clusters():
     told = audited(labels=labels, clusters=700).sentence
     random = "for a random row of a random cluster"
     assert told.startswith(f"Coverage is 90.0% {random} (2,000 rows in 700 clusters, target 90%)")
-    assert f"30.0% {random} whose true label is rare (400 rows in 300 clusters, 95%" in told
+    once = "rows labelled rare, counting each cluster once"
+    assert f"sets cover only 30.0% of {once} (400 rows in 300 clusters, 95%" in told
     assert "cluster" not in audited(labels=[label(), COMMON]).sentence
     one = audited([group(n_clusters=120)], clusters=700).sentence
     assert one.startswith("Random rows of random clusters with ")
-    assert "(400 rows in 120 clusters, 95% interval" in one
+    assert "(800 rows, tested on 400 rows in 120 clusters on average, 95% interval" in one
     low = audited(share=0.7, high=0.72, clusters=700).sentence
     assert low.startswith("Sets cover a random row of a random cluster 70.0% of the time (2,000 ")
 
@@ -262,6 +284,12 @@ def test_the_next_step_holds_the_line_that_protects_the_group():
     told = audited([group()], settings={"protect": shell, "own threshold": "--own"})
     assert told.next_steps[0].endswith(f": {shell} 'area = north'")
     assert "give it its --own" in told.next_steps[0]  # settings as the shell calls them
+    assert told.extra["command"] == f"{shell} 'area = north'"
+    assert "its owner" not in told.next_steps[0]
+    foreign = audit_verdict(facts([group()]), {}, is_own=False).next_steps[0]
+    assert "If the model is not yours, send this to its owner" in foreign
+    assert "(not for release): FaReGClassifier(" in foreign
+    assert audited().extra["command"] is None
     words = """job = "Bob's" and age > 60"""
     assert shlex.split(protect_command(words, shell))[-2:] == ["--protect", words]
     python = protect_command(words)

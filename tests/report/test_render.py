@@ -136,6 +136,27 @@ def test_the_group_of_the_headline_is_not_called_the_worst_of_all(evil_summary):
     assert "worst verified" not in page.lower()
 
 
+def test_a_group_that_too_few_halves_proposed_has_no_p_value(evil_summary):
+    first = evil_summary["groups"][evil_summary["main_group"]]
+    few = {**first, "rule": "seldom", "n_found": 2, "adjusted_p_value": 1.0, "is_finding": False}
+    page = render_report({**evil_summary, "groups": [*evil_summary["groups"], few]})
+    row = page.split("seldom</th>")[1].split("</tr>")[0]
+    assert "–<small>proposed by 2 of 20 halves; 4 are needed</small>" in row
+    assert "1.00" not in row
+    enough = {**few, "n_found": 4}
+    page = render_report({**evil_summary, "groups": [*evil_summary["groups"], enough]})
+    assert "1.00" in page.split("seldom</th>")[1].split("</tr>")[0]
+
+
+def test_tables_say_how_they_are_sorted_and_show_no_empty_column(evil_summary):
+    page = render_report(evil_summary)
+    assert "All audited rows, strongest evidence of low coverage first" in page
+    assert "Top label right" not in page
+    assert "With 20 permutations, 0.048 is the smallest possible p-value." in page
+    told = [{**row, "top_label_right": 0.5} for row in evil_summary["table"]]
+    assert "Top label right" in render_report({**evil_summary, "table": told})
+
+
 def test_small_levels_are_left_out_and_counted(evil_summary):
     small = {**evil_summary["levels"]["rows"][0], "group": "tiny", "n": 9}
     rows = [*evil_summary["levels"]["rows"], small]

@@ -36,12 +36,12 @@ def test_ordinary_numbers_and_times_are_no_ids(table):
 def test_a_name_says_what_is_an_id(name, per_person):
     ids = RNG.choice(10**8, N)[np.arange(N) // per_person]
     told = id_note(PEOPLE.assign(**{name: ids}), [*PEOPLE, name])
-    assert f"column: {name} ({len(set(ids)):,} different values in 1,500 rows)" in told
+    assert f"like an id: {name} ({len(set(ids)):,} different values in 1,500 rows)" in told
 
 
 def test_texts_that_hardly_repeat_are_ids():
     table = PEOPLE.assign(mail=[f"Name {number}" for number in np.arange(N) // 1.02])
-    assert "column: mail (" in id_note(table, list(table))
+    assert "like an id: mail (" in id_note(table, list(table))
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_fit_names_ids_that_train_the_model_and_what_to_do(tmp_path):
     out = ("--out", tmp_path / "m.fareg")
     told = [n for n in json.loads(run(*fit, *out).stdout)["warnings"] if "looks like an id" in n]
     assert len(told) == 1
-    assert "name it as clusters, else leave it out (--clusters or --id, --drop)" in told[0]
+    assert "name it as clusters, otherwise leave it out (--clusters or --id, --drop)" in told[0]
     for flag in ("--clusters", "--id", "--drop"):
         told = json.loads(run(*fit, *out, flag, "who").stdout)
         assert "looks like an id" not in str(told["warnings"])

@@ -219,7 +219,7 @@ def audit(
         notes=(*table.notes, *notes, *_notes_on_rows(people, promise)),
         least_coverage=promise.least_coverage,
         rest=_rate_outside(people, found),
-        about={"date": date.today().isoformat(), "seed": seed},
+        about={"date": date.today().isoformat(), "seed": seed, "n_permutations": n_permutations},
     )
     if (main := result.facts.main) is None:
         return result
@@ -270,7 +270,8 @@ def _notes_on_rows(people: Audited, promise: Promise) -> list[str]:
         notes.append(
             f"these sets were calibrated on {unit(promise.n_calibration)}; an unlucky draw of "
             f"these can lower overall coverage to {percent(promise.least_coverage)} although the "
-            "promise is kept, and the tests allow for that"
+            "promise is kept. Overall coverage is called low only if its whole 95% interval lies "
+            "below that; the tests of groups allow for it too"
         )
     return notes
 

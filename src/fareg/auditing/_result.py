@@ -22,7 +22,7 @@ from fareg.auditing._verdict import Facts, Verdict, audit_verdict
 from fareg.report import render_card, render_markdown, render_report, text_table, words
 
 SCHEMA = 1  # of the JSON; it changes if a key disappears or changes its meaning
-MAX_SHOWN = 200  # rows of a table in the JSON, worst first
+MAX_SHOWN = 200  # rows of a table in the JSON
 FEW_ROWS = 10  # smaller categories and pairs are left out of the report's tables
 FAILURES = {"found": ("finding", "low"), "low": ("low",), "unequal": ("unequal",)}
 TABLES = ("table", "sizes", "levels", "pairs", "by_label", "set_sizes", "slabs")
@@ -62,8 +62,8 @@ class AuditResult:
     set_sizes : DataFrame
         Columns size, n, share, coverage.
     levels, pairs, by_label : DataFrame
-        Every category, every pair of categories that occurs, and every true label, worst first.
-        Each interval and p-value is valid for its row alone.
+        Every category and every pair of categories that occurs, strongest evidence first, and every
+        true label, worst first. Each interval and p-value is valid for its row alone.
     slabs : DataFrame
         Columns measure (WSC, WSC+), delta, value, held_out, held_out_mass, held_out_low,
         held_out_high, null_low, null_median, null_high, p_value. Empty if they were not computed.
@@ -165,7 +165,7 @@ class AuditResult:
     @cached_property
     def decided(self) -> Verdict:
         """The verdict with its status, label, sentences and next steps."""
-        return audit_verdict(self.facts, self.settings)
+        return audit_verdict(self.facts, self.settings, is_own="model" in self.about)
 
     @property
     def status(self) -> str:
@@ -187,16 +187,16 @@ class AuditResult:
             "that says nothing about any single group."
         )
         condition = (
-            "This audit speaks for people like those in its rows, provided that these rows did "
-            "not train or calibrate the model."
+            "The results hold for people like those in these rows, if the rows neither trained nor "
+            "calibrated the model."
         )
         unread = self.about.get("not_read")
-        searched = f"groups were looked for in {words.shown(self.sensitive_features)}"
-        read = f"The model reads all of these columns: {searched}."
+        searched = f"The columns searched for groups are {words.shown(self.sensitive_features)}"
+        read = f"{searched}; the model reads all of them."
         if unread is None:
-            read = f"G{searched[1:]}; it is not known whether the model reads these columns."
+            read = f"{searched}; it is not known whether the model reads them."
         elif unread:
-            read = f"The model did not read {words.shown(unread)}; {searched}."
+            read = f"The model did not read {words.shown(unread)}. {searched}."
         return [promised, condition, read]
 
     @property
@@ -222,12 +222,12 @@ class AuditResult:
         """Return the verdict, the promise and the key numbers as a few lines of text."""
         lines = [f"{self.decided.label}: {self.verdict}", *self.opening]
         lines += [f"  next       {step}" for step in self.decided.next_steps]
-        lines += text_table(records(self.table))
+        lines += text_table(self._first_table())
         for group in self.findings:
             lines.append(
-                f"  finding    {group.rule}: {words.coverage_of(group.rate.to_dict())} "
-                f"({words.evidence(group.to_dict())}), in {group.n_found} of {group.n_splits} "
-                "halves"
+                f"  finding    {group.rule}: {words.percent(group.rate.share)} covered "
+                f"({words.evidence(group.to_dict())}), proposed by {group.n_found} of "
+                f"{group.n_splits} halves"
             )
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(map(words.printable, lines))
@@ -251,11 +251,11 @@ class AuditResult:
                 "title": "Audit",
                 "facts": ", ".join(facts),
                 **self.decided.to_dict(),
-                "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),
+                "head": ("Group", "Rows", "Rows tested", "Covered", "95% interval", "adjusted p"),
                 "rows": [
                     [
                         str(group.rule),
-                        words.count(group.rate.n),
+                        *(words.count(n) for n in (int(group.mask.sum()), group.rate.n)),
                         words.percent(group.rate.share),
                         words.interval(group.rate.low, group.rate.high),
                         words.probability(group.adjusted_p_value),
@@ -268,6 +268,15 @@ class AuditResult:
                 "confidence_level": self.confidence_level,
             }
         )
+
+    def _first_table(self) -> list[dict[str, Any]]:
+        """Return the first table; ``n_rows`` of a finding counts all its rows, ``n`` the tested."""
+        n_rows = {group.rule.text: int(group.mask.sum()) for group in self.findings}
+        rows = records(self.table)
+        for row in rows:
+            if row["kind"] == "finding":
+                row["n_rows"] = n_rows.get(row["group"], row["n"])
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
@@ -287,7 +296,7 @@ class AuditResult:
             },
             "overall": {**overall, "least_coverage": self.least_coverage},
             **{name: getattr(self, name) for name in same},
-            "table": records(self.table),
+            "table": self._first_table(),
             "set_sizes": records(self.set_sizes),
             "groups": [group.to_dict() for group in self.groups],
             "unequal": [group.to_dict() for group in self.unequal],

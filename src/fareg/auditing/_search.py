@@ -42,6 +42,11 @@ N_STEPS = 16  # simulated groups of each kind
 Test = Callable[[BoolArray, BoolArray], float]  # takes a group and the testing rows, returns p
 
 
+def halves_needed(n_splits: int) -> int:
+    """Return the number of halves that must reject a finding."""
+    return max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
+
+
 @dataclass(frozen=True, eq=False)
 class Finding:
     """A group that was found on all rows, with the results of testing it on random halves.
@@ -109,9 +114,11 @@ class Finding:
         return self.rule.features
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the rows, in plain types."""
+        """Return plain types: ``n_rows`` counts all rows of the group, ``n`` those that tested it
+        on average, and ``n_needed`` the halves that must propose a finding."""
         names = ("share", "mean_size", "others_size", "adjusted_p_value", "is_finding", "n_found")
         fields = {name: getattr(self, name) for name in (*names, "n_splits", "n_new")}
+        fields |= {"n_rows": int(self.mask.sum()), "n_needed": halves_needed(self.n_splits)}
         features = list(self.features)
         return {"rule": self.rule.text, "features": features, **self.rate.to_dict(), **fields}
 
@@ -123,11 +130,6 @@ class SearchPlan:
     promise: Promise
     significance: float
     n_splits: int
-
-    @property
-    def n_needed(self) -> int:
-        """Number of halves that must reject a finding."""
-        return max(1, int(np.ceil(SHARE_OF_HALVES * self.n_splits)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +172,7 @@ class _Proposer:
                 mask, p[i] = min(variants, key=lambda pair: pair[1])
                 tested.append(people.size_of(mask & testing))
                 counted += mask & testing
-        k = plan.n_needed
+        k = halves_needed(plan.n_splits)
         adjusted = float(min(1.0, np.sort(p)[k - 1] * len(results) / k))
         if counted.any():
             n, n_independent = np.mean(tested, axis=0).round().astype(int).tolist()
@@ -314,7 +316,7 @@ def simulated_power(
     people = people.sample(2 * MAX_PROPOSING, rng)
     mask_of = _masks(people.columns)
     promised, power = plan.promise.confidence_level, []
-    threshold = plan.significance * plan.n_needed / plan.n_splits
+    threshold = plan.significance * halves_needed(plan.n_splits) / plan.n_splits
     for n_conditions, wanted_share in KINDS:
         coverage, tried, shares, successes, streak = promised - 3 * STEP, [], [], 0, 0
         for i in range(N_STEPS):

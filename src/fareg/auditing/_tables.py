@@ -96,7 +96,7 @@ def measured(groups: IntArray, n_groups: int, people: Audited) -> pd.DataFrame:
 
 
 def _tested(table: pd.DataFrame, people: Audited, confidence_level: float, by: str) -> pd.DataFrame:
-    """Add p-values to a table of groups and sort it, worst first; the first column names them."""
+    """Add p-values to a table of groups and sort it by a column; the first column names them."""
     table["p_value"] = Promise(confidence_level).at_most(table["hits"], table["effective"])
     clusters = [] if people.clusters is None else ["n_clusters"]
     table = table.sort_values(by, kind="stable", ignore_index=True)
@@ -104,7 +104,7 @@ def _tested(table: pd.DataFrame, people: Audited, confidence_level: float, by: s
 
 
 def level_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return every category, and every pair of categories that occurs, worst first."""
+    """Return every category and every pair of categories that occurs, strongest evidence first."""
     coding = LevelCoding.learn(people.columns)
     codes = coding.codes(people.columns)
     features: Sequence[int] = range(codes.shape[1])

@@ -54,6 +54,11 @@ MEND_GROUP = (
     "Don't rely on these sets for this group yet: give it its own threshold, calibrated on rows "
     "other than those that found it, and audit again on new rows."
 )
+OWN_FIX = "This line trains a model on these rows, as a start:"
+FOREIGN_FIX = (
+    "If the model is not yours, send this to its owner; to try the idea on these rows (not for "
+    "release):"
+)
 USE = "Use the model, and audit its sets when new rows with labels arrive."
 MADE_WORSE = (
     "Don't use these sets for the groups that were made worse: plain split conformal sets cover "
@@ -198,12 +203,14 @@ RULES: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 )
 
 
-def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
+def audit_verdict(facts: Facts, settings: Settings, *, is_own: bool = True) -> Verdict:
     """Decide the verdict of an audit.
 
     Labels and groups with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned but never decide.
     In JSON, ``small_finding`` says whether one was verified, ``weak_test`` what could be detected
-    at best, if that is little, and ``counted`` whether rows or clusters are counted.
+    at best, if that is little, ``counted`` whether rows or clusters are counted, and ``command``
+    the line in the next steps that protects the group, if any. ``is_own`` says whether the sets
+    are surely those of a model that the reader can fit again.
     """
     status = next(name for name, holds in RULES if holds(facts))
     few = f"fewer than {MIN_HEADLINE_ROWS} {facts.unit} are too few for a verdict"
@@ -214,12 +221,11 @@ def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
         sentences += [f"A slight gap was verified: {_describe_first(slight)}."] if slight else []
         sentences.append(_power_sentence(facts.power))
     if small:
-        verified = "A small group was verified to be covered less often"
+        verified = "A small group was shown to be covered less often"
         sentences.append(f"{verified}: {_describe_first(small)}; {few}.")
     if labels:
         missed = "; ".join(map(_describe_label, labels[:MAX_LABELS_NAMED]))
-        target = confidence(facts.confidence_level)
-        sentences.append(f"By true label, sets cover only {missed}, instead of {target}.")
+        sentences.append(f"By true label, sets cover only {missed}.")
         if further := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
             sentences.append(f"Other labels that are covered far less: {further}.")
     if small_labels:
@@ -231,15 +237,17 @@ def audit_verdict(facts: Facts, settings: Settings) -> Verdict:
             f"else {size(group.others_size)} ({p_value(group.adjusted_p_value, 'adjusted p')})"
             f"{_further(facts.unequal)}."
         )
+    line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
     return Verdict.of(
         status,
         _title(status, facts),
         sentences,
-        _audit_steps(status, facts, settings),
+        _audit_steps(status, facts, f"{OWN_FIX if is_own else FOREIGN_FIX} {line}"),
         settings,
         small_finding=bool(small),
         weak_test={"n": facts.overall.n, "detectable": facts.weak} if facts.weak else None,
         counted=facts.unit,
+        command=line or None,
     )
 
 
@@ -252,11 +260,13 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
         if main:
             small = facts.kinds["small"]
             large = f" of {MIN_HEADLINE_ROWS} {facts.unit} or more" if small else ""
-            worst = f"the worst group{large} is {_describe_first([main])}"
+            n = len(facts.findings)
+            of_several = f", one of {n} groups found" if n > 1 else ""
+            worst = f"the worst group{large} is {_describe_first([main])}{of_several}"
         elif n := len(facts.findings):
             groups = "one group was" if n == 1 else f"{n} groups were"
             worst = (
-                f"{groups} verified to be below too, but none with at least {MIN_HEADLINE_ROWS} "
+                f"{groups} shown to be below too, but none with at least {MIN_HEADLINE_ROWS} "
                 f"{facts.unit} is clearly worse off than everyone"
             )
         share = f"{covered} of everyone"
@@ -272,15 +282,14 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
         which = "Random rows of random clusters" if clustered else "Rows"
         return (
             f"{which} with {main.rule} are covered {percent(main.rate.share)} of the time instead "
-            f"of {target} ({evidence(main.to_dict())}), verified on about {rows(main.rate.n)} that "
-            f"played no part in finding them, and found in {main.n_found} of {main.n_splits} "
-            "random halves."
+            f"of {target} ({evidence(main.to_dict())}). {main.n_found} of {main.n_splits} random "
+            "halves proposed this group or a similar one, and the rows outside each half tested it."
         ) + (further and f" Also found: {further}.")
     if not (facts.findings or facts.power or facts.labels[0]):
         why = ", as the rows of a cluster count as one" if clustered else ""
         cannot = f"cannot show which groups are covered less often than {target}{why}."
         return f"{clustered or rows(overall.n)} {cannot}"
-    nobody = "" if facts.findings else ", and no group was verified to be covered less often"
+    nobody = "" if facts.findings else ", and no group was shown to be covered less often"
     text = coverage_of(overall.to_dict())
     if clustered:
         return f"Coverage is {text} ({clustered}, target {target}){nobody}."
@@ -290,16 +299,20 @@ def _coverage_sentence(status: str, facts: Facts) -> str:
 def _power_sentence(power: Sequence[Mapping[str, Any]]) -> str:
     """Say which groups would have been found, by simulation on the same rows."""
     groups: list[str] = []
+    limits = [percent(case["coverage"], 0) for case in power]
     for case in power:
-        share, limit = percent(case["share"], 0), percent(case["coverage"], 0)
-        group = f"one with {share}" if groups else f"a group with {share} of the rows"
         two = " that takes two conditions to name" if case["conditions"] == 2 else ""
-        groups.append(f"{group}{two} if {'it' if groups else 'its coverage'} were {limit} or less")
-    return f"Four times in five, this audit would have found {_joined(groups)}." if groups else ""
+        groups.append(f"{percent(case['share'], 0)}{'' if groups else ' of the rows'}{two}")
+    found = "Four times in five, this audit would have found a group with"
+    first = [f"{found} {groups[0]} if its coverage were {limits[0]} or less."] if groups else []
+    further = zip(groups[1:], limits[1:], strict=True)
+    return " ".join(first + [f"For one with {g}, the limit is {limit}." for g, limit in further])
 
 
 def _title(status: str, facts: Facts) -> str:
     """Return the title: first the groups, then the true labels."""
+    if status == "finding" and (n := len(facts.kinds["far"])) > 1:
+        return f"{n} under-covered groups found"
     if status in ("low", "finding"):
         return LABELS[status]
     of_groups = next((kind for kind in ("small", "slight") if facts.kinds[kind]), status)
@@ -312,14 +325,13 @@ def _title(status: str, facts: Facts) -> str:
     return f"{title}, {joined} {_label_title(facts)}"
 
 
-def _audit_steps(status: str, facts: Facts, settings: Settings) -> list[str]:
+def _audit_steps(status: str, facts: Facts, fix: str) -> list[str]:
     small = facts.kinds["small"]
     wanted = f"more rows like those of {small[0].rule}" if small else _more_data(facts.unit)
     enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
-    line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
     steps = {
         "low": RECALIBRATE,
-        "finding": f"{MEND_GROUP} This line trains a model on these rows, as a start: {line}",
+        "finding": f"{MEND_GROUP} {fix}",
         "unclear": f"Collect {wanted}: a group needs {enough}.",
         "unequal": MEND_SIZES,
         "pass": "Audit again when new rows with labels arrive.",
@@ -463,7 +475,8 @@ def fit_verdict(
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
         chosen.append(_empty_step(empty, target))
     names = [change.group for change in worse]
-    return Verdict.of(status, title, sentences, chosen, settings, made_worse=names)
+    command = audit.extra["command"]
+    return Verdict.of(status, title, sentences, chosen, settings, made_worse=names, command=command)
 
 
 def _with_repairs(
@@ -509,13 +522,16 @@ def _title_of_outcomes(texts: list[str]) -> str:
 
 def _describe_first(groups: Sequence[Finding]) -> str:
     first = groups[0]
-    covered, basis = coverage_of(first.rate.to_dict()), evidence(first.to_dict())
-    return f"{first.rule}, {covered} ({basis}){_further(groups)}"
+    basis = evidence(first.to_dict())
+    return f"{first.rule}, {percent(first.rate.share)} covered ({basis}){_further(groups)}"
 
 
 def _describe_label(label: Label) -> str:
     name, rate = label[0], {**label[1].to_dict(), "p_value": None}
-    return f"{coverage_of(rate, f' whose true label is {name}')} ({evidence(rate)})"
+    of = f"rows labelled {name}, counting each cluster once"
+    if not in_clusters(rate):
+        of = f"{rows(rate['n'])} labelled {name}"
+    return f"{percent(rate['coverage'])} of {of} ({evidence(rate)})"
 
 
 def _further(groups: Sequence[Any]) -> str:

@@ -18,7 +18,7 @@ HEAD = ("Group", "Rows", "Covered", "95% interval", "Labels per set", "One label
 MAX_NAME = 44  # characters of a group in a text table
 FORMATS = (
     "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "remarks",
-    "group_name",
+    "group_name", "tested_on",
 )  # fmt: skip
 
 
@@ -68,14 +68,15 @@ def render_markdown(summary: Mapping[str, Any], *, as_card: bool = False) -> str
     environment = _environment()
     environment.autoescape = False  # Markdown is escaped by safe_text
     environment.filters["safe_text"] = _safe
+    environment.filters["code"] = _in_code
     template = environment.get_template("audit.md")
-    rows = [table_cells(row) for row in summary["table"]]
+    rows = [table_cells(row) for row in findings_first(summary["table"])]
     return str(template.render(s=summary, as_card=as_card, head=HEAD, rows=rows)) + "\n"
 
 
 def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the first table as lines of text."""
-    cells = [list(HEAD), *(table_cells(row, MAX_NAME) for row in rows)]
+    cells = [list(HEAD), *(table_cells(row, MAX_NAME) for row in findings_first(rows))]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for first, *others in cells:
@@ -84,14 +85,21 @@ def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def findings_first(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Put the findings of the first table directly under everyone."""
+    return sorted(rows, key=lambda row: {"everyone": 0, "finding": 1}.get(row["kind"], 2))
+
+
 def table_cells(row: Mapping[str, Any], most: int | None = None) -> list[str]:
     """Return a row of the first table as texts, with at most ``most`` characters of a group."""
     interval = _words.TOO_FEW if row["few"] else _words.interval(row["low"], row["high"])
     name = row["group"] if row["kind"] == "label" else _words.group_name(row["group"])
     name = name if most is None else _words.shortened(name, most)
-    texts = {"label": "true label {}", "finding": "{} (found)", "unequal": "{} (larger sets)"}
-    name = texts.get(row["kind"], "{}").format(name)
-    numbers = [_words.count(row["n"]), _words.percent(row["coverage"]), interval]
+    if row["kind"] == "finding":
+        name = f"{name} (found, {_words.tested_on(row)})"
+    texts = {"label": f"true label {name}", "unequal": f"{name} (larger sets)"}
+    name = texts.get(row["kind"], name)
+    numbers = [_words.count(row.get("n_rows", row["n"])), _words.percent(row["coverage"]), interval]
     shares = (_words.percent(row[key]) for key in ("singletons", "empty"))
     return [name, *numbers, _words.size(row["mean_size"]), *shares]
 
@@ -100,6 +108,12 @@ def _safe(text: Any) -> str:
     """Return text in which nothing is markup, because names come from tables."""
     text = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(text))
     return _words.printable(str(escape(text)).replace("&#34;", '"').replace("&#39;", "'"))
+
+
+def _in_code(text: str) -> str:
+    """Return text as code in Markdown, between more backticks than it holds in a row."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {_words.printable(text)} {fence}"
 
 
 def _environment() -> Any:
@@ -113,6 +127,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters.update({name: getattr(_words, name) for name in FORMATS})
+    environment.filters["findings_first"] = findings_first
     return environment
 
 

@@ -306,8 +306,8 @@ def _sets_of_model(
         sensitive = found
         if len(found) < X.shape[1]:
             notes.append(
-                f"groups were looked for in the sensitive features of the model, {shown(found)}; "
-                "name others as sensitive to look there"
+                "only the model's sensitive features were searched for groups: "
+                f"{shown(found)}; name other columns as sensitive to search those"
             )
     notes += _not_remembered(model, frame)
     columns = set(X if sensitive is None else sensitive)
