@@ -141,7 +141,7 @@ def test_a_group_that_too_few_halves_proposed_has_no_p_value(evil_summary):
     few = {**first, "rule": "seldom", "n_found": 2, "adjusted_p_value": 1.0, "is_finding": False}
     page = render_report({**evil_summary, "groups": [*evil_summary["groups"], few]})
     row = page.split("seldom</th>")[1].split("</tr>")[0]
-    assert "–<small>proposed by 2 of 20 halves; 4 are needed</small>" in row
+    assert '–<small class="why">proposed by 2 of 20 halves; 4 are needed</small>' in row
     assert "1.00" not in row
     enough = {**few, "n_found": 4}
     page = render_report({**evil_summary, "groups": [*evil_summary["groups"], enough]})
