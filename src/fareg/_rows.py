@@ -10,7 +10,7 @@ order of the calibration rows. ``docs/guarantees.md`` proves that promises hold.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ import pandas as pd
 from fareg._columns import as_numbers, spelled_numbers
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
+CHUNK = 1 << 17  # numbers of a table that are worked on at a time
 FIRST_ROWS = 1000  # rows that show whether rows repeat
 ROLES = {"calibration": 1, "learning": 2, "prediction": 3}  # numbers of roles are independent
 
@@ -98,9 +99,14 @@ def _bits(values: FloatArray) -> Any:
 
 def _mix(state: Any) -> Any:
     """Scramble 64-bit words: the finaliser of splitmix64 (Steele, Lea & Flood 2014)."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (state ^ (state >> np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = state >> np.uint64(30)
+    mixed ^= state
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    mixed += np.uint64(0x9E3779B97F4A7C15)
+    return mixed
 
 
 def check_seed(name: str, random_state: Any) -> None:
@@ -128,6 +134,17 @@ def hash_key(random_state: Any) -> int:
     check_seed("random_state", random_state)
     digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
+
+
+def in_chunks(answer: Callable[..., Any], table: Any, *columns: Any) -> Any:
+    """Return ``answer(table, *columns)`` for some rows at a time, so that they stay in the cache.
+
+    The answer to a row must not depend on others. A column may be None.
+    """
+    step = max(1, CHUNK // table.shape[1])
+    places = [slice(first, first + step) for first in range(0, max(1, len(table)), step)]
+    parts = [answer(table[i], *(c if c is None else c[i] for c in columns)) for i in places]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fareg._rows import row_draws
+from fareg._rows import in_chunks, row_draws
 from fareg._validation import BoolArray, FaregError, FloatArray, IntArray, require, warn
 from fareg._words import group_name
 from fareg.pvalues import CalibrationScores
@@ -63,7 +63,8 @@ class Batch:
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Return the rows with their labels; ``y`` is the column of each label, -1 if unknown."""
         rows, known, weights = np.arange(len(y)), y >= 0, self.weights
-        surprise = np.where(known, (self.proba**2).sum(axis=1) - self.proba[rows, y], 1.0)
+        squares = in_chunks(lambda p: (p**2).sum(axis=1), self.proba)
+        surprise = np.where(known, squares - self.proba[rows, y], 1.0)
         score = np.where(known, self.scores[rows, y], np.inf)
         if weights is not None:
             weights = np.broadcast_to(weights, self.scores.shape)[rows, y]

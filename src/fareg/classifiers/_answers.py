@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -16,7 +17,14 @@ from fareg._columns import is_frame, select_columns
 from fareg._drift import Summary, check_drift
 from fareg._files import AnyPath, check_output
 from fareg._labels import label_codes, set_text
-from fareg._rows import distinct_rows, numbered_hashes, repeated_rows, row_hashes, uniforms_of
+from fareg._rows import (
+    distinct_rows,
+    in_chunks,
+    numbered_hashes,
+    repeated_rows,
+    row_hashes,
+    uniforms_of,
+)
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -29,7 +37,7 @@ from fareg._words import HTML, confidence, shown
 from fareg.calibration import Batch, Calibration, Labelled
 from fareg.classifiers._models import ask, hidden_columns
 from fareg.classifiers._rows import Rows, read_rows, warn_of_swapped
-from fareg.scores import get_score, is_randomised
+from fareg.scores import get_score, is_randomised, scored
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
@@ -383,12 +391,8 @@ class FittedAnswers:
         for place, block in rows.blocks(len(self.classes_)):
             proba = self._probabilities(block, place.start)
             block_u = None if u is None else u[place]
-            scores = np.asarray(score(proba, block_u if is_randomised(score) else None), float)
-            if scores.shape != proba.shape or np.isnan(scores).any():
-                raise InvalidInputError(
-                    f"conformity_score must return an array of shape {proba.shape} without NaN, "
-                    f"got shape {scores.shape}"
-                )
+            known_u = block_u if is_randomised(score) else None
+            scores = in_chunks(partial(scored, score), proba, known_u)
             block_people = people if block is rows else people.iloc[place].reset_index(drop=True)
             block_weights = None if weights is None else weights[place]
             equal = repeated_rows(block_people)
