@@ -221,17 +221,6 @@ def is_adaptive(score: Score) -> bool:
     return score in (aps, raps)
 
 
-def scored(score: Score, proba: FloatArray, u: Any) -> FloatArray:
-    """Return scores of anyone's function, after checks."""
-    scores = np.asarray(score(proba, u), dtype=np.float64)
-    if scores.shape != proba.shape or np.isnan(scores).any():
-        raise InvalidInputError(
-            f"conformity_score must return an array of shape {proba.shape} without NaN, "
-            f"got shape {scores.shape}"
-        )
-    return scores
-
-
 def get_score(conformity_score: str | Score) -> Score:
     """Return the score function with this name, or the function itself.
 

@@ -37,7 +37,7 @@ from fareg._words import HTML, confidence, shown
 from fareg.calibration import Batch, Calibration, Labelled
 from fareg.classifiers._models import ask, hidden_columns
 from fareg.classifiers._rows import Rows, read_rows, warn_of_swapped
-from fareg.scores import get_score, is_randomised, scored
+from fareg.scores import get_score, is_randomised
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
@@ -51,6 +51,17 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
         return table
     columns = {str(name): column.tolist() for name, column in table.items()}
     return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
+
+
+def _scores(score: Any, proba: FloatArray, u: Any) -> FloatArray:
+    """Return the scores of a function that may be the user's own, after checks."""
+    scores = np.asarray(score(proba, u), dtype=np.float64)
+    if scores.shape != proba.shape or np.isnan(scores).any():
+        raise InvalidInputError(
+            f"conformity_score must return an array of shape {proba.shape} without NaN, "
+            f"got shape {scores.shape}"
+        )
+    return scores
 
 
 class FittedAnswers:
@@ -392,7 +403,7 @@ class FittedAnswers:
             proba = self._probabilities(block, place.start)
             block_u = None if u is None else u[place]
             known_u = block_u if is_randomised(score) else None
-            scores = in_chunks(partial(scored, score), proba, known_u)
+            scores = in_chunks(partial(_scores, score), proba, known_u)
             block_people = people if block is rows else people.iloc[place].reset_index(drop=True)
             block_weights = None if weights is None else weights[place]
             equal = repeated_rows(block_people)
