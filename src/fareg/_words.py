@@ -20,7 +20,9 @@ SMALLEST_P = 1e-4  # smaller p-values are written as "< 0.0001"
 CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
-CATEGORY = re.compile(r"((?:^| and )[^=<>]*[^=<>\s])=(?=\S)")  # the name of a column and its sign
+# A column and its category, and what rules write in quotation marks: signs and reserved words.
+CATEGORY = re.compile(r"(^| and )([^=<>]*[^=<>\s])=(\S.*?)(?= and [^=<>]*[=<>]|\Z)", re.DOTALL)
+SIGN = re.compile(r"[=<>{},()]|[^\S ]|  |^ | $|(?:^| )(?:and|or|in|is|not)(?: |$)", re.IGNORECASE)
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 
 
@@ -178,12 +180,16 @@ def p_value(p: float | None, name: str = "p") -> str:
 
 
 def group_name(name: str) -> str:
-    """Return the stored name of a group as people read it, with spaces as in rules.
+    """Return the stored name of a group as people read it and as rules are written.
 
-    >>> group_name("sex=Female and age > 60"), group_name("sex = Female")
-    ('sex = Female and age > 60', 'sex = Female')
+    >>> group_name("sex=Female and age > 60"), group_name("age=[70-80)"), group_name("sex = Female")
+    ('sex = Female and age > 60', 'age = "[70-80)"', 'sex = Female')
     """
-    return CATEGORY.sub(r"\1 = ", name)
+    if '"' in name:  # a rule, which has its quotation marks
+        return name
+    return CATEGORY.sub(
+        lambda m: m[1] + " = ".join(f'"{t}"' if SIGN.search(t) else t for t in m.group(2, 3)), name
+    )
 
 
 def in_clusters(group: Mapping[str, Any]) -> str:

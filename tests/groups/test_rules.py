@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fareg import FaregError
 from fareg._columns import as_numbers, canonical
+from fareg._words import group_name
 from fareg.groups import Condition, Rule
 
 NASTY = ["and", "a and b", "x = 1", '6" pipe', "a, b", "{a}", "", " a", "a  b", "missing", "not in"]
@@ -152,6 +153,32 @@ def test_rows_are_those_of_the_words_in_any_table(text, rows, form):
 def test_a_missing_column_is_one_sentence_with_its_neighbour():
     with pytest.raises(FaregError, match=r"X has no column Sexes; did you mean sex\?"):
         Rule.parse("Sexes = Female").inside(people())
+
+
+@pytest.mark.parametrize(
+    "value", [v for v in NASTY if v.strip() and v[0].strip() and '"' not in v] + ["[70-80)"]
+)
+def test_names_of_groups_are_written_as_rules(value):
+    rule = Rule((Condition("x", (value,)), Condition("a, b", ("y",))))
+    told = group_name(f"x={value} and a, b=y")
+    if value != "missing":
+        assert Rule.parse(told) == rule
+    for again in (told, rule.text):
+        assert group_name(again) == again
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("age = [70-80)", 'age = "[70-80)"'),
+        ("sex=f and age=[70-80)", 'sex = f and age = "[70-80)"'),
+        ("income = <=50K", 'income = "<=50K"'),
+    ],
+)
+def test_signs_without_quotation_marks_are_told_with_the_right_rule(text, fixed):
+    with pytest.raises(FaregError, match=re.escape(f"in quotation marks: {fixed}") + "$"):
+        Rule.parse(text)
+    assert Rule.parse(fixed).text == fixed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +22,13 @@ from fareg._columns import (
     spelled_numbers,
 )
 from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
+from fareg._words import group_name
 
 MISSING = "missing"
 EVERYONE = "everyone"
 DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
 BOUND = re.compile(rf"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|{DATE.pattern}", re.ASCII)
+EQUALS = re.compile(r"(?<![<>!=\s])\s*==?\s*")
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 # The grammar of rules. Names and categories that hold signs or reserved words are quoted.
@@ -219,10 +222,14 @@ class Rule:
             form, match = next(((name, match) for name, match in matches if match), ("", None))
             condition = match and _condition(form, match.groups()[1:-2])
             if not match or not condition:
+                fixed, hint = group_name(EQUALS.sub("=", text.strip())), ""
+                with suppress(InvalidInputError):
+                    hint = f": {cls.parse(fixed)}" if '"' in fixed and '"' not in text else ""
                 raise InvalidInputError(
                     f"cannot read the rule {text!r}: {text[position:].strip()!r} does not begin "
                     "with a condition such as 'sex = Female', 'age > 60' or 'job in {Sales, Tech}';"
                     ' put names and values with signs or words such as "and" in quotation marks'
+                    f"{hint}"
                 )
             conditions.append(replace(condition, missing=condition.missing or bool(match["or"])))
             position, more = match.end(), bool(match["and"])
