@@ -53,6 +53,30 @@ def test_fit_names_ids_that_train_the_model_and_what_to_do(tmp_path):
     told = [n for n in json.loads(run(*fit, *out).stdout)["warnings"] if "looks like an id" in n]
     assert len(told) == 1
     assert "name it as clusters, otherwise leave it out (--clusters or --id, --drop)" in told[0]
+    few = ("--sensitive", "sex")
     for flag in ("--clusters", "--id", "--drop"):
-        told = json.loads(run(*fit, *out, flag, "who").stdout)
+        told = json.loads(run(*fit, *out, *few, flag, "who").stdout)
         assert "looks like an id" not in str(told["warnings"])
+    told = json.loads(run(*fit, *out, *few).stdout)["warnings"]
+    assert sum("looks like an id" in note for note in told) == 1
+
+
+@pytest.mark.parametrize("few", [(), ("--sensitive", "sex")])
+def test_an_id_that_nothing_reads_is_named_too(few, tmp_path):
+    who = RNG.choice(10**8, N)[np.arange(N) // 3]
+    table = PEOPLE.assign(who=who, y=RNG.choice(["a", "b"], N), a=0.5, b=0.5, nr=np.arange(N))
+    table.assign(set="a|b").to_csv(tmp_path / "t.csv", index=False)
+    table[["sex", "y", "a", "b", "age"]].to_csv(tmp_path / "other.csv", index=False)
+    asked = (tmp_path / "t.csv", "--target", "y", "--json", *few)
+    model = tmp_path / "m.fareg"
+    fit = ("--proba", "a,b", "--drop", "set", "--out", model)
+    told = json.loads(run("fit", *asked, *fit).stdout)["warnings"]
+    assert sum("id: who (500 different values" in note for note in told) == 1
+    assert not any("nr (" in note for note in told)
+    run("fit", tmp_path / "other.csv", *asked[1:], "--proba", "a,b", "--out", model)
+    for sets in (("--sets", "set"), ("--model", model)):
+        told = json.loads(run("audit", *asked, *sets).stdout)["notes"]
+        assert sum("id: who (500 different values" in note for note in told) == 1, sets
+        assert not any("nr (" in note for note in told)
+        told = json.loads(run("audit", *asked, *sets, "--clusters", "who").stdout)["notes"]
+        assert not any("looks like an id" in note for note in told)

@@ -22,7 +22,7 @@ from fareg.classifiers import hidden_columns
 from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow._labels import as_known, label_texts, read_set_texts
 from fareg.workflow._predict import ANSWERS
-from fareg.workflow._roles import id_columns, id_note, labelled_rows
+from fareg.workflow._roles import has_id_name, id_columns, id_note, is_id, labelled_rows
 from fareg.workflow._stored import call_model, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._values import as_kinds, column_kinds
@@ -129,6 +129,11 @@ def audit_file(
                 f"the clusters {clusters} must be a column of their own, got one that is also the "
                 "target, part of the sets or sensitive; name another column"
             )
+        if both := [name for name in sensitive or () if name in (target, *(sets or ()))]:
+            what = "the target" if both[0] == target else "a column of the sets,"
+            raise InvalidInputError(
+                f"sensitive names {what} {both[0]}, which cannot define a group; leave it out"
+            )
         columns = None if sensitive is None else list(sensitive)
         request = _Request(table, target, list(sets or ()), columns, clusters, named, sample)
         if model is None:
@@ -149,8 +154,6 @@ def audit_file(
             "people"
         )
     column_kinds(audited.X)  # refuses columns of lists
-    searched = audited.sensitive is None and audited.clusters is None
-    note = id_note(audited.X, list(map(str, audited.X))) if searched else None
     result = audit(
         audited.X.reset_index(drop=True),
         audited.y,
@@ -166,7 +169,7 @@ def audit_file(
         progress=progress,
     )
     facts = {"file": Path(data).name, "target": target, **audited.facts, **result.about}
-    notes = (*audited.notes, *filter(None, [note]), *result.notes)
+    notes = (*audited.notes, *result.notes)
     result = replace(result, about=facts, notes=notes, settings=settings or {})
     for path, write in (
         (report, result.to_html),
@@ -193,8 +196,16 @@ class _Request:
     def read(self, columns: Sequence[str] | None, kinds: dict[str, str]) -> pd.DataFrame:
         """Return the rows of the table that have a label, with the given columns or all."""
         labels = [self.target, *self.set_columns]
+        if columns is not None:  # ids matter to the counts, whatever else is read
+            columns = [*columns, *filter(has_id_name, self.table.names)]
         frame = self.table.read(columns, labels=labels, kinds=kinds, **self.sample)
         return labelled_rows(frame, self.target)
+
+    def id_notes(self, frame: pd.DataFrame) -> list[str]:
+        """Return a note if a column without a role looks like an id with several rows each."""
+        names = [str(name) for name in frame if name not in self.named and not is_id(frame[name])]
+        note = id_note(frame, names) if self.clusters is None else None
+        return [note] if note else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +253,10 @@ def _sets_in_columns(request: _Request) -> _Audited:
             )
         X = X.drop(columns=answers)
         X = X.drop(columns=id_columns(X, "define no groups"))
-    return _Audited(X, y, sets, clusters, request.sensitive)
+    notes = request.id_notes(X)
+    if request.sensitive is not None:
+        X = X[[name for name in X if name in request.sensitive]]
+    return _Audited(X, y, sets, clusters, request.sensitive, notes=notes)
 
 
 def _sets_of_model(
@@ -310,6 +324,8 @@ def _sets_of_model(
                 f"{shown(found)}; name other columns as sensitive to search those"
             )
     notes += _not_remembered(model, frame)
+    roles = [*filter(None, [ids]), *fitted.get("left_out", ())]
+    notes += request.id_notes(frame.drop(columns=roles, errors="ignore"))
     columns = set(X if sensitive is None else sensitive)
     groups = [rule for rule in getattr(clf, "protected_", ()) if columns >= set(rule.features)]
     return _Audited(X, y, sets, clusters, sensitive, classes, facts, notes, predicted, groups)

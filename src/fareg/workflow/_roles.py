@@ -127,7 +127,9 @@ def assign_roles(
         )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
     groups = free if limited is None else limited
-    unnamed = [name for name in free if name not in named and name in {*reads, *groups}]
+    # Rows with the same id depend on each other, even if nothing reads the column.
+    unnamed = [name for name in free if name not in {*unread, *(sensitive or ())}]
+    unnamed = [name for name in unnamed if name in {*reads, *groups} or not is_id(frame[name])]
     if note := id_note(frame, unnamed):
         warn(note, LooksLikeIdWarning)
     others = [name for name in free if name in groups and name not in reads]
@@ -157,7 +159,7 @@ def is_id(column: pd.Series) -> bool:
 
 
 class LooksLikeIdWarning(FaregWarning):
-    """A column that looks like an id trains a model."""
+    """A column that looks like an id has no role."""
 
 
 def id_note(frame: pd.DataFrame, names: Sequence[str]) -> str | None:
@@ -185,10 +187,14 @@ def _why_id(frame: pd.DataFrame, name: str) -> str | None:
         return None
     if is_text and DATE.fullmatch(str(column.iloc[0])):
         return None
-    is_named = ID_WORD.search(CAMEL.sub("_", name).lower()) is not None
-    if is_named or (is_text and n_values > NEARLY_ALL * len(column)):
+    if has_id_name(name) or (is_text and n_values > NEARLY_ALL * len(column)):
         return f"{count(n_values)} different values in {rows(len(column))}"
     return None
+
+
+def has_id_name(name: str) -> bool:
+    """Return whether a column is named like one of ids."""
+    return ID_WORD.search(CAMEL.sub("_", name).lower()) is not None
 
 
 def _is_text(column: pd.Series) -> bool:
