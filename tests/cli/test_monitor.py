@@ -39,7 +39,10 @@ def test_a_watch_finds_a_change_and_shuts_the_gate(place, weeks, tmp_path):
     gate = run("monitor", model, weeks[2], *more, "--out", page, "--fail-on", "alarm", code=3)
     assert "everyone: " in gate.stdout
     assert "alarm since time 2" in gate.stdout
-    assert "Next: Look at the group's rows" in gate.stdout
+    assert "rows since the alarm (" in gate.stdout
+    assert f"alarm since time 2, raised in {weeks[2]}" in gate.stdout
+    assert "Next: Look at the rows since the change" in gate.stdout  # of everyone
+    assert gate.stderr.startswith("Failed --fail-on alarm: Coverage is lost for everyone")
     assert "alarm since time 2" in page.read_text(encoding="utf-8")
     # the same in Python
     monitor = fareg.CoverageMonitor.load(state, fareg.load(model))
@@ -52,7 +55,7 @@ def test_what_is_refused_leaves_the_state_as_it_was(place, weeks, tmp_path):
     run("monitor", model, weeks[0], *more)
     before = state.read_bytes()
     for words, arguments in {
-        "were fed already": (weeks[0], *more),
+        "these 200 rows were fed already, in the latest batch; if": (weeks[0], *more),
         "began without the group Region = Asia": (weeks[1], *more, "--group", "Region = Asia"),
         "has no column": (weeks[1], *more, "--when", "day"),
         "must end in": (weeks[1], *OPTIONS, "--state", tmp_path / "s.txt"),

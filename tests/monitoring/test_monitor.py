@@ -69,6 +69,10 @@ def test_a_change_is_found_where_it_is_and_its_end_too(clf):
     assert summary.loc["sex = f", "low"] < summary.loc["sex = f", "coverage"]
     while_low = feed(CoverageMonitor(clf), tuple(own[:5000] for own in table))
     assert while_low.summary().loc["sex = f", "verdict"].startswith("alarm since row 4,0")
+    told = while_low.to_dict()
+    everyone = "everyone" in {row["stream"] for row in told["streams"] if row["status"] == "alarm"}
+    assert told["sentence"].startswith("Coverage is lost for everyone, ") == everyone
+    assert ("the group's rows" in told["next_step"]) != everyone
 
 
 def test_better_sets_raise_no_alarm(clf):
@@ -142,6 +146,8 @@ def test_a_batch_is_not_counted_twice(clf, tmp_path):
     assert monitor.to_dict() == before
     monitor.update(X, y, proba=proba, ids=range(300, 600))  # other people
     assert monitor.n_rows == 600
+    with pytest.raises(FaregError, match="these 300 rows were fed already, 2 batches ago; if"):
+        monitor.update(X, y, proba=proba, ids=range(300))
 
 
 @pytest.mark.parametrize(
@@ -265,6 +271,18 @@ def test_every_cluster_counts_once_and_is_not_forgotten():
     of_whom = np.random.default_rng(0).permutation(np.arange(900) // 3)
     monitor.update(X, y, np.arange(900), proba=proba, clusters=of_whom)
     assert monitor.n_rows == monitor.summary().loc["everyone", "rows"] == 300
+    with pytest.raises(FaregError, match="these 900 rows were fed already, in the latest batch; "):
+        monitor.update(X, y, np.arange(900), proba=proba, clusters=of_whom)
+    X_new, y_new, proba_new = people(4000, 4, harder=range(1500, 4000))
+    changed = CoverageMonitor(clf)
+    changed.update(X_new, y_new, proba=proba_new, clusters=np.arange(4000))
+    told = changed.to_dict()
+    words = [row["verdict"] for row in told["streams"] if row["status"] == "alarm"]
+    assert words
+    assert all(w.startswith("alarm since drawn row 1,") for w in words)
+    assert all(w.endswith("; one row per cluster counts") for w in words)
+    assert "fareg calibrate" not in told["next_step"]
+    assert "clf.recalibrated(X, y, clusters=...)" in told["next_step"]
     with pytest.raises(FaregError, match="clusters must not be missing, got 3 missing ids"):
         monitor.update(X, y, proba=proba, clusters=np.where(of_whom, of_whom, np.nan))
 

@@ -29,7 +29,7 @@ from fareg._validation import (
     check_same_length,
     require,
 )
-from fareg._words import HTML, JSON, count, group_name, shown
+from fareg._words import HTML, JSON, count, group_name, rows, shown
 from fareg.calibration import Batch, Labelled
 from fareg.groups import Rule
 from fareg.monitoring._bets import interval_at_all_times
@@ -39,9 +39,9 @@ from fareg.monitoring._streams import LEARNING, Alarm, Rows, Stream, watched
 SCHEMA = "fareg-watch-1"
 MOST_KNOWN = 4096  # latest batches that are recognised if they come again
 NEXT = {
-    "alarm": "Look at the group's rows since the change: are their values and labels right? If so, "
-    "recalibrate on labelled rows since then (fareg calibrate, or recalibrated in Python), and "
-    "refit the model if the sets become too large.",
+    "alarm": "Look at the {rows} since the change: are their values and labels right? If so, "
+    "recalibrate on labelled rows since then ({how}), and refit the model if the sets become too "
+    "large.",
     "watch": "Collect more labels there before you act.",
     "holding": "Nothing needs to be done.",
 }
@@ -187,7 +187,7 @@ class CoverageMonitor:
         if times is not None:
             kept = kept[np.argsort(times[kept], kind="stable")]
             times = times[kept]
-        batch = self._new_batch(hashes[kept], times)
+        batch = self._new_batch(hashes[kept], times, len(hashes))
         state.known = [*state.known, batch][-MOST_KNOWN:]
         X, y, proba, sensitive_features, ids = (
             None if part is None else take_rows(part, kept)
@@ -223,16 +223,18 @@ class CoverageMonitor:
             start += len(batch)
         return Labelled.joined(parts), np.concatenate(covered)
 
-    def _new_batch(self, hashes: Any, times: Any) -> str:
+    def _new_batch(self, hashes: Any, times: Any, n_fed: int) -> str:
         """Return a digest of a batch, whatever the order of its rows; refuse a known batch."""
         keys = hashes if times is None else hashes + 3 * pd.util.hash_array(times)
         # the sum of scrambled hashes changes with every row that is added or removed
         digest = f"{int(np.sum(keys * (keys | np.uint64(1)), dtype=np.uint64)):016x}{len(keys):x}"
         known = self._state.known
         if digest in known:
+            n_ago = len(known) - known.index(digest)
+            which = "in the latest batch" if n_ago == 1 else f"{n_ago} batches ago"
             raise InvalidInputError(
-                f"these {len(keys)} rows were fed already, in one of the latest {len(known)} "
-                "batches; if they are other people with equal values, pass ids= or when="
+                f"these {rows(n_fed)} were fed already, {which}; if they are other people with "
+                "equal values, pass ids= or when="
             )
         return digest
 
@@ -242,11 +244,15 @@ class CoverageMonitor:
         status = [row["status"] for row in streams]
         verdict = next((s for s in ("alarm", "watch") if s in status), "holding")
         ends = [end for row in streams for _, end in row["curve"]]
+        rows = "rows" if status[0] == "alarm" else "group's rows"  # the first is everyone
+        how = "fareg calibrate, or recalibrated in Python"
+        if self.clf.n_calibration_clusters_ is not None:
+            how = "clf.recalibrated(X, y, clusters=...) in Python"
         return {
             "schema": SCHEMA,
             "verdict": verdict,
             "sentence": _sentence(streams, verdict),
-            "next_step": NEXT[verdict],
+            "next_step": NEXT[verdict].format(rows=rows, how=how),
             "confidence_level": round(1 - self.clf.alpha_, 12),
             "error": self.error,
             "rows": self.n_rows,
@@ -265,6 +271,8 @@ class CoverageMonitor:
         if stream.is_alarmed:
             status, alarm = "alarm", stream.alarms[-1]
             since: Any = f"row {count(alarm.since)}"
+            if self.clf.n_calibration_clusters_ is not None:
+                since = f"drawn {since}; one row per cluster counts"
             if alarm.since_when is not None:
                 is_text = isinstance(alarm.since_when, str)
                 since = alarm.since_when if is_text else f"time {alarm.since_when:g}"
@@ -362,7 +370,7 @@ def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
     found = [row for row in streams if row["status"] == verdict]
     if verdict == "holding":
         return f"Coverage holds for {len(found)} of {len(streams)} watched groups."
-    found.sort(key=lambda row: row["low"])
+    found.sort(key=lambda row: (row["stream"] != "everyone", row["low"]))
     names = shown(group_name(row["stream"]) for row in found)
     text = "No alarm, but look at" if verdict == "watch" else "Coverage is lost for"
     return f"{text} {names}."
