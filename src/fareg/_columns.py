@@ -27,6 +27,7 @@ DATES = "datetime64[us]"
 FLAGS = {"True": 1.0, "False": 0.0}
 DIGITS = 4  # significant digits of a bound, unless more are needed to separate the values
 SAME_WORD = 0.75  # share of matching letters at which a name is taken for a typing error
+SIMILAR = 0.5  # and at which it is suggested
 
 SensitiveFeatures = Any  # names, positions, a function of X, a frame next to X, or None for all
 
@@ -378,9 +379,9 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     if not missing:
         return
     others = {name.casefold(): name for name in names if name not in wanted}
-    near = difflib.get_close_matches(missing[0].casefold(), others, n=3, cutoff=0.0)
-    suggested = [quoted(others[name]) for name in near]
-    hint = f"nearest columns: {', '.join(suggested)}"
+    near = difflib.get_close_matches(missing[0].casefold(), others, n=3, cutoff=SIMILAR)
+    suggested = [quoted(others[name]) for name in near or others]
+    hint = f"{'nearest' if near else 'its'} columns: {shown(suggested)}"
     if difflib.get_close_matches(missing[0].casefold(), near[:1], cutoff=SAME_WORD):
         hint = f"did you mean {suggested[0]}?"
     if not suggested:

@@ -292,7 +292,7 @@ def test_what_was_beside_the_table_is_asked_for_again():
         clf.predict_set(DOSE_NEW, **new)
     with pytest.raises(FaregError, match=r"each of the 3 classes \(low, mid, top\), got 2"):
         clf.predict_set(DOSE_NEW, proba=P_NEW[:, :2], **new)
-    with pytest.raises(FaregError, match="has no column sex; nearest columns: age"):
+    with pytest.raises(FaregError, match="has no column sex; its columns: age"):
         clf.predict_set(DOSE_NEW, proba=P_NEW, sensitive_features=WHO_NEW[["age"]])
     clf = fareg.ExhaustiveConformalClassifier(LogisticRegression(), random_state=0)
     clf.fit(DOSE, Y, sensitive_features=WHO[["sex"]])  # it divides what is beside the table too
