@@ -38,7 +38,9 @@ def fit_refused(path, tmp_path, *options):
         ("--confidence must be in (0, 1)", ["--confidence", "0"]),
         ("--confidence must be in (0, 1)", ["--confidence", "nan"]),
         ("did you mean outcome?", ["--target", "outcom"]),
-        ("nearest columns: ", ["--target", "zzz"]),
+        ("its columns: Color, Gender, Feature 1, outcome\n", ["--target", "zzz"]),
+        ("nearest columns: Color, ", ["--target", "Colxyz"]),
+        ("low, unequal, got low,found; give one\n", ["--fail-on", "low,found"]),
         ("must end in .html or .htm, got .pdf", ["--report", "r.pdf"]),
         ("must end in .html or .htm, got no ending", ["--report", "r"]),
         ("there is no folder", ["--report", "no/r.html"]),
@@ -242,16 +244,32 @@ def test_audit_refuses_sets_that_are_none(small):
     line = refused(*audit, "--sets", "colors")
     assert line.endswith("small.csv has no column colors; did you mean Color?\n")
     line = refused(*audit, "--sets", "outcomes")  # the target is no set
-    told = line.partition("; nearest columns: ")[2].strip().split(", ")
-    assert len(told) == 3
-    assert set(told) <= set(FRAME) - {"outcome"}
+    told = line.partition("; its columns: ")[2].strip().split(", ")
+    assert told == ["Color", "Gender", "Feature 1"]
     assert "must hold True and False" in refused(*audit, "--sets", "Color,Gender")
+
+
+@pytest.mark.parametrize("option", ["--sets", "--model"])
+def test_the_target_defines_no_group(option, place):
+    table = ("audit", place / "new.csv", "--target", "outcome", "--sensitive", "Color,outcome")
+    line = refused(*table, option, place / "m.fareg" if option == "--model" else "Gender")
+    told = "--sensitive names the target outcome, which cannot define a group; leave it out"
+    assert line == f"Error: {told}\n"
+
+
+def test_a_column_of_a_rule_is_asked_for_in_the_table(place, tmp_path):
+    more = ("--target", "outcome", "--state", tmp_path / "s.json", "--group", "Colour = Red")
+    line = refused("monitor", place / "m.fareg", place / "new.csv", *more)
+    assert "Error: the table has no column Colour" in line
 
 
 def test_usage_errors_exit_with_2(small):
     run("fit", small, code=2)
     run("nonsense", code=2)
     run("fit", "--seed", "many", code=2)
+    told = run("info", small, "--json", "answer.json", code=2).stderr
+    told = " ".join(told.replace("│", " ").split())
+    assert "--json prints to the screen: write --json > answer.json" in told
 
 
 @pytest.mark.parametrize("command", ["--help", "info", "predict"])
@@ -300,7 +318,7 @@ def test_empty_sets_of_easy_rows_are_explained_and_can_be_left_out(tmp_path):
     assert some["empty"]["share"] > 0.01
     assert some["empty"]["right"] > some["accuracy"] > 0.9
     assert (
-        "fit again in Python, where fareg.workflow.fit_file(..., allow_empty=False)"
+        "use allow_empty=False (Python only); coverage can only rise"
         in some["verdict"]["next_steps"][-1]
     )
     told = fareg.load(tmp_path / "some.fareg").report(table, label, measures=False)

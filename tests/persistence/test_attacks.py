@@ -223,7 +223,7 @@ def test_the_shell_trusts_types_that_are_named(tmp_path, monkeypatch):
     X = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
     y = (X["a"] + rng.normal(size=400) > 0).astype(int)
     clf = fareg.SplitConformalClassifier(Own(), random_state=0).fit(X, y)
-    with pytest.warns(fareg.FaregWarning, match=r"runs their code.*own_model\.Own"):
+    with pytest.warns(fareg.FaregWarning, match=r"runs code of these types.*own_model\.Own"):
         fareg.save(clf, tmp_path / "m.fareg")
     (tmp_path / "parts").mkdir()
     X.assign(y=y).to_parquet(tmp_path / "parts" / "rows.parquet")

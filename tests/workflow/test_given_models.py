@@ -281,6 +281,13 @@ def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp
     fixed = ("--target", "y", "--sensitive", "sex", "--out", tmp_path / "m.fareg")
     line = refused("fit", place / "t.csv", *fixed, "--estimator", tmp_path / "m.skops")
     assert f"add --trust {OwnModel.__module__}.OwnModel" in line
+    asked = (*fixed, "--estimator", tmp_path / "m.skops")
+    names = line.partition("add --trust ")[2].strip()
+    done = run("fit", place / "t.csv", *asked, "--trust", names)
+    warned = "runs code of these types, so you must trust them by name: add --trust "
+    assert f"{warned}{OwnModel.__module__}.OwnModel" in done.stderr
+    assert "fareg.load" not in done.stderr
+    assert f"\nneeds --trust {OwnModel.__module__}.OwnModel" in run("info", fixed[-1]).stdout
     with pytest.raises(fareg.FaregError, match="not trusted"):
         read_estimator(tmp_path / "m.skops")
     (tmp_path / "bad.skops").write_bytes(pickle.dumps({}))

@@ -41,6 +41,11 @@ class Program(TyperGroup):
         try:
             with one_sentence(debug=ctx.params["debug"]):
                 return super().invoke(ctx)
+        except Exception as error:
+            if ctx.params["json"] and "extra argument" in getattr(error, "message", ""):
+                file = error.message.rpartition("(")[2].rstrip(")")  # type: ignore[attr-defined]
+                error.message += f"; --json prints to the screen: write --json > {file}"
+            raise
         finally:
             JSON.reset(token)
 

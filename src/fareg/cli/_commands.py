@@ -66,7 +66,8 @@ def fit(
         answer.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
         answer["sha256"] = digest_of(out)
     _print_trial(answer)
-    gate(fail_on, fail_on is not None and trial.comparison.fails(fail_on))
+    is_shut = fail_on is not None and trial.comparison.fails(fail_on)
+    gate(fail_on, is_shut, answer["verdict"]["sentence"])
 
 
 def _add(table: Any, name: str, row: dict[str, Any], few: bool, moments: tuple[str, ...]) -> None:
@@ -213,7 +214,7 @@ def audit(
     for name, path in (("report", report), ("tables", tables), ("card", card)):
         if path is not None:
             say(f"{name} in {path}")
-    gate(fail_on, fail_on is not None and result.fails(fail_on))
+    gate(fail_on, fail_on is not None and result.fails(fail_on), result.verdict)
 
 
 def monitor(
@@ -243,16 +244,22 @@ def monitor(
     drawn = answer["clusters"]  # one row of each counts
     sampling = "" if drawn is None else f", one drawn from each of {words.clusters(drawn)}"
     say(f"{fed} new rows{sampling}, {n} in all. {answer['sentence']}")
+    last = {alarm["stream"]: alarm for alarm in answer["alarms"]}
+    n_before = answer["rows"] - (answer["fed"] if drawn is None else drawn)
     for row in answer["streams"]:
         low, high = words.percent(row["low"]), words.percent(row["high"])
-        coverage = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"
-        coverage = coverage if row["rows"] else "no rows"
-        group = words.group_name(row["stream"])
-        say(f"  {group}: {coverage} ({low} to {high}), {row['verdict']}")
+        coverage = f"{words.percent(row['coverage'])} of {words.rows(row['rows'])}"
+        coverage, verdict = coverage if row["rows"] else "no rows", row["verdict"]
+        if alarm := last.get(row["stream"]):
+            coverage = coverage.replace(" of ", " of the ") + " since the alarm"
+            coverage += " was over" if alarm["back"] else ""
+            verdict += f", raised in {data}" * (not alarm["back"] and alarm["row"] > n_before)
+        say(f"  {words.group_name(row['stream'])}: {coverage} ({low} to {high}), {verdict}")
     say(f"Next: {answer['next_step']}")
     if report is not None:
         say(f"report in {report}")
-    gate(fail_on, fail_on is not None and answer["verdict"] in (fail_on, "alarm"))
+    is_shut = fail_on is not None and answer["verdict"] in (fail_on, "alarm")
+    gate(fail_on, is_shut, answer["sentence"])
 
 
 def info(model: Path) -> None:
@@ -283,7 +290,6 @@ def _print_info(answer: dict[str, Any], file: Any) -> None:
         "columns": ", ".join(columns[:20]) + " ..." * (len(columns) > 20),
         "calibrated on": words.rows(answer["n_calibration"]) + of_clusters,
         "stored estimator": stored,
-        "needs --trust": ",".join(answer["untrusted"]) or "no",
         "versions": ", ".join(f"{name} {v}" for name, v in answer["versions"].items()),
     }
     facts |= {
@@ -305,17 +311,21 @@ def _print_info(answer: dict[str, Any], file: Any) -> None:
         table.add_row(escape(name), escape(value))
     terminal = console()
     terminal.print(table)
+    say(f"needs --trust {','.join(answer['untrusted']) or 'no'}")  # unwrapped, to be copied
     if "verdict" in fitted:
         print_verdict(terminal, fitted["verdict"])
 
 
 def _plain(value: Any) -> str:
-    """Write lists and dicts without brackets, and fractions with four digits."""
+    """Write lists and dicts without brackets, listed dicts in lines, fractions with four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        lines = [f"\n  {_plain(item)}" for item in value if isinstance(item, dict)]
+        return "".join(lines) or ", ".join(map(str, value))
+    return str(value)
 
 
 def demo(out: Path = Path("out")) -> None:

@@ -59,8 +59,8 @@ HELP = {
     "probabilities": "Columns of class probabilities, instead of a model: p_low,p_high or "
     "low=p_low,high=p_high or 'p_*'. Their model must have been fitted on other rows.",
     "trusted": "Types in the .skops file whose code may run: my_module.MyModel.",
-    "trust": "SHA-256 that the model file must have, and types in it whose code may run: "
-    "my_module.MyModel.",
+    "trust": "SHA-256 the file must have; names of types whose code may run, such as "
+    "my_module.MyModel (both may be given).",
     "confidence_level": "Coverage to promise.",
     "predict confidence_level": "Coverage to promise, chosen before looking (default: as in fit).",
     "audit confidence_level": "Coverage that was promised (default: as in the model, or 0.9).",
@@ -86,7 +86,7 @@ HELP = {
     "test_out": f"Also write the test rows to this file: {TABLE}.",
     "fail_on": "Exit with code 3 for: found (an under-covered group is named, or everyone is "
     "under-covered; slight shortfalls and small groups do not count), low (everyone is), unequal "
-    "(sets are much larger for some).",
+    "(sets are much larger for some). Gaps between true labels never count.",
     "monitor fail_on": "Exit with code 3 if the verdict is this or worse: watch, alarm.",
     "quick": "Run a small and rough version, in minutes.",
     "acs_root": "Folder of ACS PUMS files.",

@@ -20,8 +20,7 @@ from fareg.cli._stopping import JSON, WRITTEN, in_shell, printing, say, stop
 # Python's names of settings, and what to write instead in the next steps that the shell prints.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
-    "fit again with allow_empty=False": "fit again in Python, where "
-    "fareg.workflow.fit_file(..., allow_empty=False) puts the top label into such a set",
+    "fit again with allow_empty=False": "use allow_empty=False (Python only)",
     "sensitive_features": "--sensitive",
     "n_calibration": "--calibration-rows",
 }
@@ -117,13 +116,13 @@ def print_verdict(terminal: Any, verdict: dict[str, Any]) -> None:
 
 def check_gate(name: str | None, gates: Sequence[str] = GATES) -> None:
     """Refuse an unknown gate before any work is done."""
-    if name is not None:
-        from fareg._validation import check_choice
+    if name not in (None, *gates):
+        from fareg._validation import InvalidInputError
 
-        check_choice("--fail-on", name, gates)
+        raise InvalidInputError(f"--fail-on takes one of {', '.join(gates)}, got {name}; give one")
 
 
-def gate(name: str | None, is_shut: bool) -> None:
-    """Exit with code 3 if the gate is shut."""
+def gate(name: str | None, is_shut: bool, verdict: str) -> None:
+    """Exit with code 3 and the verdict if the gate is shut."""
     if is_shut:
-        stop(f"Failed: --fail-on {name}", SHUT)
+        stop(f"Failed --fail-on {name}: {verdict}", SHUT)

@@ -307,8 +307,8 @@ def save(
             state = writer.write(clf, "clf")
     if names := _untrusted(state, entries.get(FOREIGN, b"")):
         warn(
-            "the estimator holds types that load refuses unless you trust them, because it runs "
-            f"their code: fareg.load(path, trusted={names})"
+            "loading this model runs code of these types, so you must trust them by name "
+            f"(trusted= in fareg.load): {','.join(names)}"
         )
     if seen is not None and not isinstance(seen, SeenRows):
         seen = SeenRows.of(*_check_seen(seen, clf.n_features_in_))

@@ -195,9 +195,8 @@ def _check_levels(clf: Any) -> None:
         )
     if clf.n_calibration_clusters_ is not None:
         raise InvalidInputError(
-            "this model was fitted with clusters, each of which counts once, and files do not say "
-            "how many rows of a cluster are in others; use clf.recalibrated(X, y, clusters=...) in "
-            "Python"
+            "a cluster may be spread over several files, so the shell cannot recalibrate this "
+            "model; use clf.recalibrated(X, y, clusters=...) in Python"
         )
 
 
