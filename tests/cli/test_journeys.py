@@ -56,8 +56,7 @@ def test_what_is_found_becomes_a_threshold_and_shuts_a_gate(tmp_path):
     for gate, code in (("found", 3), ("unequal", 0)):
         run("audit", path, *asked, "--fail-on", gate, "--json", code=code)
         done = run("audit", path, *asked, "--fail-on", gate, code=code)
-        told = "Failed --fail-on found: Rows with sex = f and age > "
-        assert done.stderr.startswith(told) == (code == 3)
+        assert ("Failed --fail-on found: Rows with " in done.stderr) == (code == 3)
     assert pd.read_csv(folder / "table.csv")["group"][0] == "everyone"
     assert (tmp_path / "c.md").read_text().startswith("---\ntags:")
     step = next(line for line in done.stdout.splitlines() if "next" in line)
@@ -318,7 +317,7 @@ def test_info_tells_which_calibration_rows_its_groups_were_counted_on(place, tmp
         shown = " ".join(run("info", model).stdout.split())
         assert f"of {words} calibration rows; split conformal sets cover" in shown
     assert "coverage stream everyone, rows 600, before 0." in shown
-    assert "{" not in shown
+    assert "'stream'" not in shown
 
 
 def test_audit_reads_the_sets_of_any_tool(place, tmp_path):

@@ -39,7 +39,7 @@ def fit_refused(path, tmp_path, *options):
         ("--confidence must be in (0, 1)", ["--confidence", "nan"]),
         ("did you mean outcome?", ["--target", "outcom"]),
         ("its columns: Color, Gender, Feature 1, outcome\n", ["--target", "zzz"]),
-        ("nearest columns: Color, ", ["--target", "Colxyz"]),
+        ("nearest columns: Color\n", ["--target", "Colxyz"]),
         ("low, unequal, got low,found; give one\n", ["--fail-on", "low,found"]),
         ("must end in .html or .htm, got .pdf", ["--report", "r.pdf"]),
         ("must end in .html or .htm, got no ending", ["--report", "r"]),

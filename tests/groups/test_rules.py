@@ -159,8 +159,8 @@ def test_a_missing_column_is_one_sentence_with_its_neighbour():
     "value", [v for v in NASTY if v.strip() and v[0].strip() and '"' not in v] + ["[70-80)"]
 )
 def test_names_of_groups_are_written_as_rules(value):
-    rule = Rule((Condition("x", (value,)), Condition("a, b", ("y",))))
-    told = group_name(f"x={value} and a, b=y")
+    rule = Rule((Condition("a, b", ("y",)), Condition("x", (value,))))
+    told = group_name(f"a, b=y and x={value}")
     if value != "missing":
         assert Rule.parse(told) == rule
     for again in (told, rule.text):

@@ -61,12 +61,14 @@ def test_fit_names_ids_that_train_the_model_and_what_to_do(tmp_path):
     assert sum("looks like an id" in note for note in told) == 1
 
 
+@pytest.mark.usefixtures("small_searches")
 @pytest.mark.parametrize("few", [(), ("--sensitive", "sex")])
 def test_an_id_that_nothing_reads_is_named_too(few, tmp_path):
     who = RNG.choice(10**8, N)[np.arange(N) // 3]
     table = PEOPLE.assign(who=who, y=RNG.choice(["a", "b"], N), a=0.5, b=0.5, nr=np.arange(N))
     table.assign(set="a|b").to_csv(tmp_path / "t.csv", index=False)
-    table[["sex", "y", "a", "b", "age"]].to_csv(tmp_path / "other.csv", index=False)
+    other = table[["sex", "y", "a", "b", "age"]].assign(age=table["age"] + 100)
+    other.to_csv(tmp_path / "other.csv", index=False)
     asked = (tmp_path / "t.csv", "--target", "y", "--json", *few)
     model = tmp_path / "m.fareg"
     fit = ("--proba", "a,b", "--drop", "set", "--out", model)

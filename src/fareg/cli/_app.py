@@ -42,9 +42,11 @@ class Program(TyperGroup):
             with one_sentence(debug=ctx.params["debug"]):
                 return super().invoke(ctx)
         except Exception as error:
-            if ctx.params["json"] and "extra argument" in getattr(error, "message", ""):
-                file = error.message.rpartition("(")[2].rstrip(")")  # type: ignore[attr-defined]
-                error.message += f"; --json prints to the screen: write --json > {file}"
+            message = getattr(error, "message", "")
+            if ctx.params["json"] and "extra argument" in message:
+                file = message.rpartition("(")[2].rstrip(")")
+                hint = f"; --json prints to the screen: write --json > {file}"
+                error.message = message + hint  # type: ignore[attr-defined]
             raise
         finally:
             JSON.reset(token)
