@@ -171,7 +171,7 @@ def id_note(frame: pd.DataFrame, names: Sequence[str]) -> str | None:
     found = {name: why for name in names if (why := _why_id(frame, name)) is not None}
     listed = "; ".join(f"{quoted(name)} ({why})" for name, why in found.items())
     note = (
-        f"used as an ordinary column although it looks like an id: {listed}; if it identifies "
+        f"treated as an ordinary column although it looks like an id: {listed}; if it identifies "
         "people, name it as clusters, otherwise leave it out"
     )
     return note if found else None
