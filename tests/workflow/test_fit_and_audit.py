@@ -47,7 +47,7 @@ def test_fit_and_audit_of_its_test_rows_agree(seed, roles, tmp_path):
     told = again.to_dict()
     assert {name: told[name] for name in left} == left
     assert (told["overall"]["n_clusters"] is None) == ("clusters" not in roles)
-    assert ("features of the model" in str(again)) == ("sensitive" in roles)
+    assert ("the model's sensitive features" in str(again)) == ("sensitive" in roles)
 
 
 def test_a_fit_with_clusters_names_groups_by_one_row_of_each_person(tmp_path):
@@ -89,10 +89,10 @@ def test_a_model_is_audited_in_its_own_sensitive_features_unless_others_are_name
     table, model = tmp_path / "test.csv", tmp_path / "m.fareg"
     own = audit_file(table, target="y", model=model)
     assert own.sensitive_features == ("Gender", "Color")
-    assert "sensitive features of the model, Gender, Color;" in str(own)
+    assert "sensitive features were searched for groups: Gender, Color;" in str(own)
     other = audit_file(table, target="y", model=model, sensitive=["Region"])
     assert other.sensitive_features == ("Region",)
-    assert "features of the model" not in str(other)
+    assert "the model's sensitive features" not in str(other)
     shell = ["audit", str(table), "--target", "y", "--model", str(model)]
     assert CliRunner().invoke(app, shell).stdout.strip() == str(own)
 
