@@ -60,11 +60,11 @@ def canonical_column(column: pd.Series) -> Any:
         return column.to_numpy(DATES, copy=True)  # in UTC, if it has a time zone
     try:
         codes, distinct = pd.factorize(column)  # each distinct value is converted once
-    except TypeError as error:  # the value has no hash
+    except TypeError:  # the value has no hash
         raise InvalidInputError(
             f"a cell must hold one value, got a list, dict or array in column {column.name}; give "
             "one column per item"
-        ) from error
+        ) from None
     objects = np.asarray(distinct, dtype=object)
     if len(objects) and all(type(value) is str for value in objects):
         return np.array([*objects, None], dtype=object)[codes]
@@ -192,11 +192,11 @@ def check_table(X: Any) -> Any:
             check_same_length(X=X)  # refuses a sparse matrix
         try:
             table = np.asarray(X)
-        except ValueError as error:
+        except ValueError:
             raise InvalidInputError(
                 f"X must be a table with rows of one length, got a {type(X).__name__}; "
                 "fill the missing values with NaN"
-            ) from error
+            ) from None
         if table.dtype.kind == "c":
             raise InvalidInputError(
                 f"X must hold real numbers, got {table.dtype} (Complex data not supported); pass "
@@ -378,13 +378,20 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     missing = [name for name in wanted if name not in names]
     if not missing:
         return
-    others = {name.casefold(): name for name in names if name not in wanted}
-    near = difflib.get_close_matches(missing[0].casefold(), others, n=3, cutoff=SIMILAR)
-    suggested = [quoted(others[name]) for name in near or others]
-    hint = f"{'nearest' if near else 'its'} columns: {shown(suggested)}"
-    if difflib.get_close_matches(missing[0].casefold(), near[:1], cutoff=SAME_WORD):
-        hint = f"did you mean {suggested[0]}?"
-    if not suggested:
+    others = [name for name in names if name not in wanted]
+    near = nearest(missing[0], others, 3, SIMILAR)
+    hint = f"{'nearest' if near else 'its'} columns: {shown(map(quoted, near or others))}"
+    if nearest(missing[0], near[:1]):
+        hint = f"did you mean {quoted(near[0])}?"
+    if not others:
         hint = f"add what is missing to {shown(names)}"
     word = "column" if len(missing) == 1 else "columns"
-    raise InvalidInputError(f"{where} has no {word} {shown(map(quoted, missing))}; {hint}")
+    sentence = f"{where} has no {word} {shown(map(quoted, missing))}; {hint}"
+    raise InvalidInputError(sentence) from None
+
+
+def nearest(word: str, names: Iterable[str], most: int = 1, cutoff: float = SAME_WORD) -> list[str]:
+    """Return the names that are most like a word, without regard to case, the nearest first."""
+    known = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(word.casefold(), known, most, cutoff)
+    return [known[name] for name in near]

@@ -76,7 +76,7 @@ def test_label_conditional_levels_are_drawn_too(reader):
     )
     html = clf.conformalize(*table(2000))._repr_html_()
     assert 'class="point after"' in html
-    assert "for every true label" in html
+    assert ", each within every true label, if" in html
 
 
 def test_an_audit_shows_its_verdict_findings_and_picture(fitted):

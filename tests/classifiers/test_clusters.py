@@ -41,7 +41,7 @@ def test_copies_of_few_people_are_few_people(reader, n_people):
         clf.conformalize(X, y, clusters=person)
     assert bool(np.isinf(clf.thresholds_[0][0])) == (n_people == 8)
     assert clf.n_calibration_clusters_ == n_people
-    assert "drawn at random from a new cluster" in clf.promise_
+    assert "drawn at random from a new cluster like the calibration clusters." in clf.promise_
 
 
 def test_copies_of_people_have_the_sets_of_one_row_each(reader):
@@ -79,6 +79,9 @@ def test_rows_in_files_cannot_be_counted_for_a_model_with_clusters(tmp_path):
         calibrate_file(
             tmp_path / "m.fareg", tmp_path / "rows.csv", target="y", out=tmp_path / "new.fareg"
         )
+    with pytest.raises(FaregError, match=r"^clusters= is needed, .*, or np.arange\(len\(X\)\) if"):
+        clf.recalibrated(table, y)
+    assert clf.recalibrated(table, y, clusters=np.arange(len(y))).n_calibration_clusters_ == len(y)
 
 
 # --- how many calibrated ---

@@ -11,10 +11,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fareg import (
     ExhaustiveConformalClassifier,
+    FaregError,
     FaregWarning,
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
+from fareg.groups import Rule
 
 BOTH = [PartialConformalClassifier, ExhaustiveConformalClassifier]
 laws = settings(max_examples=15, deadline=None)
@@ -94,6 +96,13 @@ def test_unseen_levels_get_the_full_set_and_a_warning(reader, cls, method):
     np.testing.assert_array_equal(answers[5:], known[5:])
 
 
+def test_a_group_of_nobody_is_refused(reader):
+    X, y = table(0, n=600)
+    clf = PartialConformalClassifier(reader(), groups=[Rule.parse("color = Purple")])
+    with pytest.raises(FaregError, match=r"^groups: no .* row has color = Purple; color holds B"):
+        clf.conformalize(X, y)
+
+
 @pytest.mark.parametrize("cls", BOTH)
 def test_tiny_groups_get_the_full_set_and_one_warning(reader, cls):
     X, y = table(0, n=600)
@@ -103,10 +112,13 @@ def test_tiny_groups_get_the_full_set_and_one_warning(reader, cls):
     _, caught = recorded(clf.conformalize, X, y)
     (warning,) = caught
     assert str(warning.message) == (
-        "fewer than 9 calibration points for color = Green and 1 more: every such label is kept in "
-        "the set; give more rows or coarser groups"
+        "fewer than 9 calibration points for color = Green and 1 more: these rows get full "
+        "sets; use more rows or a larger group"
     )
     assert warning.filename == __file__
+    of_labels = cls(**clf.get_params(deep=False)).set_params(label_conditional=True)
+    _, caught = recorded(of_labels.conformalize, X, y)
+    assert "these rows get this label in any case; use more rows" in str(caught[0].message)
     sets, caught = recorded(clf.predict_set, X)
     assert caught == []
     assert sets[:11].all()

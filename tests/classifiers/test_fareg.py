@@ -386,8 +386,14 @@ class Pairs(DecisionTreeRegressor):
         ("sensitive_features", ["nobody"], "not a column of X"),
         ("protect", "everyone", '"found", "nothing", a rule or a list of rules, got .everyone.'),
         ("protect", ["Color = Red"], r"make a rule with Rule.parse\("),
-        ("protect", [Rule.parse("Colour = Red")], "has no column Colour; did you mean"),
+        ("protect", Rule.parse("Colour = Red"), "^protect: .* has no column Colour; did you mean"),
         ("protect", [Rule.parse('"Feature 1" > 0.5')], "_features has no column Feature 1"),
+        (
+            "protect",
+            [Rule.parse("Color = red")],
+            r"^protect: no training or calibration row has Color = red; Color holds Blue, Red; did "
+            r"you mean Red\?$",
+        ),
     ],
 )
 def test_bad_parameters_get_one_clear_sentence(world, parameter, value, sentence):

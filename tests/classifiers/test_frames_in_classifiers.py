@@ -1,5 +1,7 @@
 """Real mixed tables, in pandas and polars, with estimators from other packages."""
 
+import traceback
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -127,8 +129,11 @@ def test_columns_must_be_those_of_calibration(patients, convert):
         clf.predict_set(convert(X.rename(columns={"dose": "doses"})))
     more = convert(X.assign(extra=1, more="a"))
     fix = r"; leave out extra, more with X\[list\(clf.feature_names_in_\)\]$"
-    with pytest.raises(FaregError, match=r"^X must have the \d columns of fit, got \d" + fix):
+    with pytest.raises(
+        FaregError, match=r"^X must have the \d columns of fit, got \d" + fix
+    ) as told:
         clf.predict_set(more)
+    assert "".join(traceback.format_exception(told.value)).count("Traceback") == 1
     np.testing.assert_array_equal(clf.predict_set(more[list(clf.feature_names_in_)]), in_order)
     with pytest.raises(FaregError, match="at least one row"):
         clf.predict_set(convert(X[:0]))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import fisher_exact
 
+from fareg import FaregError
+from fareg._columns import canonical
 from fareg.classifiers import _naming as naming
-from fareg.classifiers._naming import verify_groups
+from fareg.classifiers._naming import member_groups, verify_groups
 from fareg.groups import MAX_SHARE, Rule
 from people import people
 
@@ -42,6 +46,38 @@ def test_a_clearly_under_covered_minority_is_named_with_its_numbers():
     assert group.coverage == pytest.approx(0.7, abs=0.01)
     table = [[(covered & rows).sum(), (~covered & rows).sum()] for rows in (inside, ~inside)]
     assert group.p_value == pytest.approx(fisher_exact(table, alternative="less").pvalue)
+
+
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [
+        ("race = B", "race holds a, b, c, d; did you mean b?"),
+        ("sex = F and race in {e, f}", "race holds a, b, c, d"),
+        ("edu is missing", "edu holds p, q, r, s, t"),
+        ("age > 70", "age holds 20 to 60"),
+        ("age = 70", "age holds 20 to 60"),
+        ("born < 2000-01-01", "born holds 2001-01-01 to 2001-01-09"),
+        ("old = yes and sex = M", "leave it out, or choose a larger group"),
+    ],
+)
+def test_a_rule_about_nobody_is_refused_with_what_there_is(rule, hint):
+    columns = people(200).assign(old=np.repeat(["yes", "no"], 100), sex=["F"] * 100 + ["M"] * 100)
+    columns["age"] = columns["age"].clip(20, 60)
+    columns["born"] = np.datetime64("2001-01-01", "us") + np.arange(200) % 9 * np.timedelta64(
+        1, "D"
+    )
+    part = SimpleNamespace(people=canonical(columns))
+    with pytest.raises(FaregError) as told:
+        member_groups("protect", [WOMEN_A, Rule.parse(rule)], None, part)
+    rule = Rule.parse(rule).text
+    assert str(told.value) == f"protect: no training or calibration row has {rule}; {hint}"
+    met = columns.assign(race="B", edu=None, age=71.0, born=np.datetime64("1999-01-01"), sex="M")
+    met = met if "and race" not in rule else met.assign(sex="F", race="e")
+    met = met.assign(age=70.0) if "age = " in rule else met
+    (group,) = member_groups(
+        "protect", [Rule.parse(rule)], part, SimpleNamespace(people=canonical(met))
+    )
+    assert group.rule.text == rule
 
 
 SOME = naming.MIN_ROWS * 5 - 50  # of whom fewer than the least number are inside

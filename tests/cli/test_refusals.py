@@ -48,6 +48,8 @@ def fit_refused(path, tmp_path, *options):
         ("there is no folder", ["--out", "no/m.fareg"]),
         ("too long; choose another place", ["--out", "m" * 300]),
         ("--trust must name one SHA-256", ["--trust", "a,b", "--json"]),
+        ("--protect: the sensitive columns lack gender; did", ["--protect", "gender = Female"]),
+        ("Gender holds Female, Male; did you mean Male?", ["--protect", "Gender = Maale"]),
     ],
 )
 def test_what_is_asked_is_refused_with_a_fix(words, options, small, tmp_path, monkeypatch):

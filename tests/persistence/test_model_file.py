@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import xgboost
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -186,11 +187,44 @@ def test_without_its_estimator_a_file_asks_for_the_right_one(tmp_path):
     for model, words in (
         (None, r"load\(path, estimator=model\)"),
         (TREE.fit(PEOPLE, TOLD == "yes"), "has classes"),
-        (LogisticRegression().fit(PLAIN, TOLD), "takes 2 features"),
+        (LogisticRegression().fit(PLAIN.to_numpy(), TOLD), "takes 2 features"),
+        (LogisticRegression().fit(PLAIN.add_suffix("2"), TOLD), "takes 2 features"),
         ("model", "must be a fitted classifier"),
     ):
         with pytest.raises(fareg.FaregError, match=words):
             fareg.load(path, estimator=model)
+
+
+BY_NAME = ColumnTransformer([("numbers", "passthrough", ["b", "a"])])
+READ_BY_NAME = {
+    "logistic": LogisticRegression(),
+    "lightgbm": lightgbm.LGBMClassifier(n_estimators=8, verbose=-1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+@pytest.mark.parametrize("ignored", [{}, {"race": "x", "id": 1.0}], ids=["fewer", "more"])
+@pytest.mark.parametrize("name", READ_BY_NAME)
+def test_a_model_that_picks_its_columns_by_name_comes_back(name, ignored, tmp_path):
+    """The race only defines groups; a column that the model ignores may be missing."""
+    X = PLAIN.assign(race=np.array(["x", "y"])[np.arange(N) % 2])
+    model = make_pipeline(clone(BY_NAME), READ_BY_NAME[name]).fit(PLAIN.assign(**ignored), TOLD)
+    clf = fareg.FaReGClassifier(FrozenEstimator(model), sensitive_features=["race"], random_state=0)
+    path = saved(clf.conformalize(X, TOLD), tmp_path)
+    trusted = describe(path)["untrusted"]
+    assert bool(trusted) == (name == "lightgbm")
+    for options in (
+        {"trusted": trusted},
+        {"estimator": model},
+        {"estimator": FrozenEstimator(model)},
+    ):
+        assert_same(clf, fareg.load(path, **options), X)
+    X.to_csv(tmp_path / "new.csv", index=False)
+    trust = ["--trust", ",".join(trusted)] if trusted else []
+    code, told = run("predict", path, tmp_path / "new.csv", "--out", tmp_path / "sets.csv", *trust)
+    assert code == 0, told
+    sets = pd.read_csv(tmp_path / "sets.csv")["set"]
+    assert sets.tolist() == clf.predict_table(X)["set"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -201,6 +235,12 @@ def test_without_its_estimator_a_file_asks_for_the_right_one(tmp_path):
         (
             conformal(LogisticRegression()).set_params(confidence_level=0.5),
             "cannot save .*confidence_level was changed after fit",
+        ),
+        (
+            fareg.SplitConformalClassifier(
+                make_pipeline(clone(BY_NAME), LogisticRegression()).fit(PLAIN.assign(id=1.0), TOLD)
+            ).conformalize(PLAIN.assign(race="x", sex="y"), TOLD),
+            r"cannot save .*\(estimator takes 3 features, the calibration rows had 4\)",
         ),
         (
             conformal(LogisticRegression(), conformity_score=lambda proba, u: 1 - proba),

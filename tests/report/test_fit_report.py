@@ -127,9 +127,15 @@ def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
 
 
 def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
-    page = render_report({**trial.comparison.to_dict(), "story": story_of([0] * 5, n_levels=1)})
-    assert "everyone has the same threshold" in page
-    assert 'id="level-coverage-title"' not in page
+    told = trial.comparison.to_dict()
+    assert any(row["protected"] for row in told["after"])
+    nobody = [{**row, "protected": False} for row in told["after"]]
+    for after, who in ((nobody, ""), (told["after"], " outside the protected groups")):
+        for levels, n_levels in (([0] * 5, 1), ([0, 1], 2)):
+            story = story_of(levels, n_levels=n_levels)
+            page = render_report({**told, "story": story, "after": after})
+            assert f"so everyone{who} has the same threshold" in page
+            assert ('id="level-coverage-title"' in page) == (n_levels > 1)
 
 
 def imbalanced(n=4000):

@@ -580,7 +580,7 @@ def _weak_test_step(facts: Facts) -> str:
     return (
         "Test on more rows before you conclude that nobody is left out: "
         f"{rows(facts.overall.n)} reveal a group only if it is covered {percent(facts.weak, 0)} of "
-        "the time or less, so smaller gaps may exist. The promise on average holds all the same."
+        "the time or less, so smaller gaps may exist. The average promise still holds."
     )
 
 

@@ -271,18 +271,18 @@ def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
     others = f" and {len(full) - 1} more" if len(full) > 1 else ""
     of_label = "" if sample.labels is None else f" with label {classes[label]}"
     unit = "calibration points" if sample.sizes is None else "clusters of calibration rows"
+    result = f"these rows get {'full sets' if sample.labels is None else 'this label in any case'}"
     warn(
         f"fewer than {math.ceil(1 / alpha) - 1} {unit}"
         f"{', or too many with labels that the estimator never saw,' if unknown else ''} for "
-        f"{group_name(group)}{of_label}{others}: every such label is kept in the set; give more "
-        "rows or coarser groups"
+        f"{group_name(group)}{of_label}{others}: {result}; use more rows or a larger group"
     )
 
 
-def warn_of_full_rows(full: BoolArray, reason: str, fix: str = "coarser groups") -> None:
+def warn_of_full_rows(full: BoolArray, reason: str, fix: str = "larger groups") -> None:
     """Warn of rows that have full sets, if there are any."""
     if full.any():
         warn(
             f"{int(full.sum())} of {len(full)} rows {reason}: every label that lacks calibration "
-            f"points is kept in the set; give more rows or {fix}"
+            f"points is kept in the set; use more rows or {fix}"
         )

@@ -309,12 +309,13 @@ class FittedAnswers:
         group = self._promised_to()
         if group is None:
             return "No promise is proven in finite samples for this configuration."
-        labels = ", for every true label" if self.label_conditional else ""
+        each = ", each within" if " and " in group else ", within"
+        labels = f"{each} every true label" if self.label_conditional else ""
         condition = "new rows are like the calibration rows"
         if self.shift_ is not None:
             condition = "the weights say how the new population differs from the calibration rows"
         if self.n_calibration_clusters_ is not None:
-            condition = "a row is drawn at random from a new cluster like those that calibrated"
+            condition = "a row is drawn at random from a new cluster like the calibration clusters"
         return (
             f"Sets hold the true label with probability at least {confidence(1 - self.alpha_)} for "
             f"{group}{labels}, if {condition}."

@@ -153,7 +153,8 @@ class PartialConformalClassifier(ConformalClassifier):
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
         features = map(FeatureLevels, learn_categories(rows, training).levels)
-        groups: list[Any] = [*features, *member_groups(as_rules(self.groups), rows.people)]
+        given = member_groups("groups", as_rules(self.groups), rows, training)
+        groups: list[Any] = [*features, *given]
         by_label = self.label_conditional
         fits = (Mondrian.fit(g, rows, self.alpha_, label_conditional=by_label) for g in groups)
         return Union(tuple(fits))

@@ -19,7 +19,7 @@ from fareg._validation import (
     one_of,
     require,
 )
-from fareg.calibration import Batch, Labelled, LevelThresholds, Mondrian, Sample, Union
+from fareg.calibration import Batch, Labelled, LevelThresholds, Members, Mondrian, Sample, Union
 from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import Training, divide_rows
 from fareg.classifiers._naming import (
@@ -96,7 +96,7 @@ class FaReGClassifier(ConformalClassifier):
     protect : {"found", "nothing"}, Rule or list of Rule, default="found"
         The groups that get a threshold of their own in addition to that of their level. "found"
         are those that the learning rows show; a list names your own, for example from an audit.
-        Rules may only name sensitive features.
+        Rules may only name sensitive features, and must hold for some rows.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class FaReGClassifier(ConformalClassifier):
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
         alpha, options = self.alpha_, {"label_conditional": self.label_conditional}
         protected = () if isinstance(self.protect, str) else as_rules(self.protect)
-        member_groups(protected, rows.people)  # refuse unknown columns before anything is learned
+        member_groups("protect", protected, rows, training)  # refuse before anything is learned
         aim = "look for a group"
         learning, calibrating = divide_rows(rows, training, self.learn_from, self.key_, aim)
         adaptive = is_adaptive(get_score(self.conformity_score))
@@ -177,8 +177,7 @@ class FaReGClassifier(ConformalClassifier):
             enough = [conformal_rank(n, alpha) <= n for n in sizes]
             protected = tuple(rule for rule, large in zip(found, enough, strict=True) if large)
         self.protected_ = protected
-        groups = member_groups(protected, people)
-        parts = [Mondrian.fit(group, calibrating, alpha, **options) for group in groups]
+        parts = [Mondrian.fit(Members(r), calibrating, alpha, **options) for r in protected]
         calibration = Union((LevelThresholds.fit(levels, calibrating, alpha, **options), *parts))
         tested = calibrating.take(independent)
         split = Sample.from_rows(tested, label_conditional=False).split_thresholds(alpha)
@@ -225,9 +224,15 @@ class FaReGClassifier(ConformalClassifier):
         Parameters
         ----------
         X, y, proba, clusters, sensitive_features, ids, shift
-            As in :meth:`conformalize`; without ``shift``, all rows have the same weight.
+            As in :meth:`conformalize`; without ``shift``, all rows have the same weight. If the
+            calibration had clusters, new rows need them too.
         """
         new_rows = labelled(self._checked_rows(X, proba, sensitive_features, ids), y, clusters)
+        if clusters is None and self.n_calibration_clusters_ is not None:
+            raise InvalidInputError(
+                "clusters= is needed, because the calibration counted each cluster once; pass the "
+                "id of each row, or np.arange(len(X)) if every row is its own cluster"
+            )
         other = copy(self)
         rows = other._calibration_rows(new_rows, shift)
         sample = Sample.from_rows(rows, label_conditional=self.label_conditional)

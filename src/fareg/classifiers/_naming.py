@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.stats import fisher_exact
 
 from fareg import _words as words
-from fareg._columns import check_columns
+from fareg._columns import as_numbers, check_columns, in_words, kind_of, nearest
 from fareg._validation import BoolArray, IntArray, InvalidInputError, require
 from fareg.calibration import LevelThresholds, Members, Union
 from fareg.groups import MAX_SHARE, Rule, is_far_below
@@ -54,11 +54,37 @@ def check_rules(name: str, groups: Any, choices: tuple[str, ...] = ()) -> None:
             )
 
 
-def member_groups(rules: Sequence[Rule], people: pd.DataFrame) -> list[Members]:
-    """Return the groups that rules describe; refuse rules about other columns than these."""
+def member_groups(name: str, rules: Sequence[Rule], *parts: Any) -> list[Members]:
+    """Return the groups that rules describe; refuse rules about other columns or about nobody.
+
+    ``parts`` are the rows that calibrate or train, if there are any; errors say ``name``.
+    """
+    tables = [part.people for part in parts if part is not None]
     for rule in rules:
-        check_columns(rule.features, list(map(str, people)), "sensitive_features")
+        check_columns(rule.features, list(map(str, tables[0])), f"{name}: sensitive_features")
+        if not any(rule.inside(table).any() for table in tables):
+            raise InvalidInputError(
+                f"{name}: no training or calibration row has {rule}; {_instead(rule, tables)}"
+            )
     return [Members(rule) for rule in rules]
+
+
+def _instead(rule: Rule, tables: Sequence[pd.DataFrame]) -> str:
+    """Return what the column of the first condition holds that no row meets."""
+    for condition in rule.conditions:
+        column = pd.concat([table[condition.feature] for table in tables])
+        if condition.holds(column).any() or column.isna().all():
+            continue
+        held, near = f"{words.quoted(condition.feature)} holds ", list[str]()
+        if column.dtype == object:
+            values = sorted(map(str, column.dropna().unique()))
+            near = [close for level in condition.levels or () for close in nearest(level, values)]
+            held += words.shown(map(words.quoted, values))
+        else:
+            ends, kind = as_numbers(column).agg(["min", "max"]), kind_of(column)
+            held += " to ".join(in_words(end, kind) for end in ends)
+        return held + (f"; did you mean {words.quoted(near[0])}?" if near else "")
+    return "leave it out, or choose a larger group"
 
 
 @dataclass(frozen=True, repr=False)

@@ -94,15 +94,15 @@ def read_rows(
         X = in_order(X, getattr(clf, "feature_names_in_", None))
     try:
         validate_data(clf, X, reset=reset, skip_check_array=True)
-    except TypeError as error:  # only some names are strings
+    except TypeError:  # only some names are strings
         raise InvalidInputError(
             f"column names must be of one type, got {shown(map(repr, X.columns))}; make them texts "
             "with X.rename(columns=str)"
-        ) from error
+        ) from None
     except ValueError as error:
         check_names(clf, X, "clf")
         reason = first_line(error).rstrip(".")
-        raise InvalidInputError(f"{reason}; pass the columns that fit had") from error
+        raise InvalidInputError(f"{reason}; pass the columns that fit had") from None
     if len(X) == 0:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     kinds = {} if reset else clf.column_kinds_ or {}
@@ -147,7 +147,7 @@ def check_names(model: Any, X: Any, name: str) -> None:
         raise InvalidInputError(
             f"X must have the {len(names)} columns of fit, got {len(given)}; leave out "
             f"{shown(extra)} with X[list({name}.feature_names_in_)]"
-        )
+        ) from None
 
 
 def _read_sensitive(clf: Any, frame: Any, X: Any, *, reset: bool) -> pd.DataFrame:
@@ -181,7 +181,7 @@ def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
         labels = _of_one_type(refuse_missing(labels), "y must hold labels")
         check_classification_targets(labels)
     except (TypeError, ValueError) as error:  # bytes as labels raise a TypeError
-        raise InvalidInputError(str(error)) from error
+        raise InvalidInputError(str(error)) from None
     if clusters is not None:
         clusters = read_ids("clusters", clusters, rows.X)
     return replace(rows, y=labels, clusters=clusters)

@@ -46,6 +46,7 @@ PYTHON = {
     "sensitive_features has no column": "the sensitive columns lack",
     "the columns of the sets or a model": "--sets or --model",
     "make one with fareg.save": "make one with fareg fit",
+    "protect: ": "--protect: ",
     "sensitive names ": "--sensitive names ",
     "not a column of X": "not a column of the table",
     "X has no column": "the table has no column",

@@ -445,8 +445,9 @@ def _check_savable(clf: ConformalClassifier) -> None:
     try:
         if not changed:
             clf.check()
+            _check_estimator(clf)
     except ValueError as error:
-        reason = str(error)
+        reason = str(error).partition(";")[0]
     if reason:
         raise InvalidInputError(
             f"cannot save this {type(clf).__name__} ({reason}); call fit(X, y) again"
@@ -479,11 +480,18 @@ def _check_estimator(clf: ConformalClassifier) -> None:
             f"estimator has classes {shown(model.classes_)}, the file was saved with "
             f"{shown(clf.classes_)}; pass the estimator that was calibrated"
         )
-    n_read = clf.n_features_in_ - len(getattr(clf, "excluded_", []))
-    if (n_features := getattr(model, "n_features_in_", n_read)) != n_read:
+    excluded = getattr(clf, "excluded_", [])
+    n_read = clf.n_features_in_ - len(excluded)
+    n_features = getattr(model, "n_features_in_", n_read)
+    # an estimator may pick columns by name: those that it ignores define groups, or are missing
+    known = getattr(clf, "feature_names_in_", ()), getattr(model, "feature_names_in_", None)
+    given, names = ([] if some is None else list(map(str, some)) for some in known)
+    read = {name for p, name in enumerate(given) if p not in excluded}
+    picks = bool(read and names) and (read >= set(names) or read <= set(names))
+    if n_features != n_read and not picks:
         raise InvalidInputError(
-            f"estimator takes {n_features} features, the file was saved with "
-            f"{n_read}; pass the estimator that was calibrated"
+            f"estimator takes {n_features} features, the calibration rows had {n_read}; pass the "
+            "estimator that was calibrated"
         )
 
 
