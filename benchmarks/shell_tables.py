@@ -168,10 +168,8 @@ def write_page(folder: Path) -> None:
 def _load(found: pd.DataFrame) -> str:
     """Return how busy the machine was; a load of one comes from the command itself."""
     others = found["load"].max() - 1
-    quiet = (
-        "on a quiet machine" if others < 0.5 else f"with a load of up to {others:.0f} from others"
-    )
-    return f"{quiet} of {os.cpu_count()} cores"
+    busy = f", with a load of up to {others:.0f} from other processes" if others >= 0.5 else ""
+    return f"on {os.cpu_count()} cores{busy}"
 
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:

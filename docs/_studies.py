@@ -461,6 +461,6 @@ def scale() -> dict[str, Any]:
         **found,
         "against": against(),
         "curves": curves,
-        "load": max(part["load_of_others"] for part in sections.values()),
+        "load": max(part["load_before"] for part in sections.values()),
         "version": version_of(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
     }
