@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import fareg
-from fareg import FaReGClassifier, SplitConformalClassifier
+from fareg import CondCPClassifier, FaReGClassifier, SplitConformalClassifier
 from fareg._validation import InvalidInputError, NotConformalizedError
 from fareg.classifiers import CLASSIFIERS
 from fareg.metrics import coverage_score
@@ -25,6 +27,22 @@ def easy():
     model = FrozenEstimator(LogisticRegression().fit(X[:800], y[:800]))
     assert model.score(X[800:], y[800:]) > 0.93
     return model, X[800:], y[800:]
+
+
+WITHOUT_NUMBERS = [
+    *CLASSIFIERS,
+    partial(FaReGClassifier.paper, epochs=2),
+    partial(CondCPClassifier, randomized=True),
+]
+
+
+@pytest.mark.parametrize("make", WITHOUT_NUMBERS, ids=str)
+def test_every_method_takes_a_score_without_random_numbers(make, easy):
+    model, X, y = easy
+    clf = make(model, sensitive_features=["a", "b"], conformity_score="lac", random_state=0)
+    clf.conformalize(X[:300], y[:300])
+    sets = clf.predict_set(X[300:])
+    assert (sets == clf.predict_set(X[300:])).all()
 
 
 ANSWERS = (

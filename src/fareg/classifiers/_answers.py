@@ -92,7 +92,7 @@ class FittedAnswers:
 
     _has_groups = True  # whether the method uses the sensitive features
     _takes_weights = False  # whether its promise is proven for weighted rows
-    _draws = False  # whether it uses the random numbers of rows for more than scores
+    _draws = True  # whether it may use the random numbers of rows for more than scores
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).

@@ -87,7 +87,7 @@ class SplitConformalClassifier(ConformalClassifier):
     (500, 6)
     """
 
-    _has_groups, _takes_weights = False, True
+    _has_groups, _takes_weights, _draws = False, True, False
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
         return Mondrian.fit(Everyone(), rows, self.alpha_, label_conditional=self.label_conditional)
@@ -136,7 +136,7 @@ class PartialConformalClassifier(ConformalClassifier):
     (500, 6)
     """
 
-    _takes_weights = True
+    _takes_weights, _draws = True, False
 
     groups: Annotated[Any, check_rules] = ()
 
@@ -199,7 +199,7 @@ calibration_size, allow_empty, random_state
            [1, 1]])
     """
 
-    _takes_weights = True
+    _takes_weights, _draws = True, False
 
     @property
     def cells_(self) -> IntArray:

@@ -127,7 +127,7 @@ class FaReGClassifier(ConformalClassifier):
     ['Color = Blue and Gender = Male', 'Color = Red and Gender = Female']
     """
 
-    _takes_weights = _draws = True
+    _takes_weights, _draws = True, False
 
     n_levels: NumberOfLevels = 20
     learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"

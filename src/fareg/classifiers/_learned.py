@@ -82,8 +82,6 @@ allow_empty, random_state
     (500, 6)
     """
 
-    _draws = True
-
     pairs: Flag = False
     feature_map: Function | None = None
     randomized: Flag = False

@@ -107,8 +107,6 @@ numbers
     published_scale: Flag = True
     numbers: Annotated[str, one_of(*ENCODERS)] = "codes"
 
-    _draws = True
-
     @classmethod
     def published(
         cls,
