@@ -146,7 +146,7 @@ def test_nothing_found_is_split_on_the_rows_that_calibrate(world, same_rows_spli
 
 # --- groups with a threshold of their own ---
 
-OWN = [Rule.parse("Color = Red"), Rule.parse('"Age Group" in {"<18", "24-55"} and Gender = Male')]
+OWN = [Rule.parse("Color = Red"), Rule.parse('"Age Group" in {Child, Elder} and Gender = Male')]
 
 
 def brute_force_thresholds(clf, X_cal, score, X):

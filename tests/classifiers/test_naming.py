@@ -57,10 +57,9 @@ def test_a_clearly_under_covered_minority_is_named_with_its_numbers():
         ("age > 70", "age holds 20 to 60"),
         ("age = 70", "age holds 20 to 60"),
         ("born < 2000-01-01", "born holds 2001-01-01 to 2001-01-09"),
-        ("old = yes and sex = M", "leave it out, or choose a larger group"),
     ],
 )
-def test_a_rule_about_nobody_is_refused_with_what_there_is(rule, hint):
+def test_a_condition_of_nobody_is_refused_with_what_there_is(rule, hint):
     columns = people(200).assign(old=np.repeat(["yes", "no"], 100), sex=["F"] * 100 + ["M"] * 100)
     columns["age"] = columns["age"].clip(20, 60)
     columns["born"] = np.datetime64("2001-01-01", "us") + np.arange(200) % 9 * np.timedelta64(

@@ -55,22 +55,20 @@ def check_rules(name: str, groups: Any, choices: tuple[str, ...] = ()) -> None:
 
 
 def member_groups(name: str, rules: Sequence[Rule], *parts: Any) -> list[Members]:
-    """Return the groups that rules describe; refuse rules about other columns or about nobody.
+    """Return the groups that rules describe; refuse other columns, and conditions of nobody.
 
     ``parts`` are the rows that calibrate or train, if there are any; errors say ``name``.
     """
     tables = [part.people for part in parts if part is not None]
     for rule in rules:
         check_columns(rule.features, list(map(str, tables[0])), f"{name}: sensitive_features")
-        if not any(rule.inside(table).any() for table in tables):
-            raise InvalidInputError(
-                f"{name}: no training or calibration row has {rule}; {_instead(rule, tables)}"
-            )
+        if hint := _instead(rule, tables):
+            raise InvalidInputError(f"{name}: no training or calibration row has {rule}; {hint}")
     return [Members(rule) for rule in rules]
 
 
 def _instead(rule: Rule, tables: Sequence[pd.DataFrame]) -> str:
-    """Return what the column of the first condition holds that no row meets."""
+    """Return what the column of a condition holds that no row meets; nothing if rows meet all."""
     for condition in rule.conditions:
         column = pd.concat([table[condition.feature] for table in tables])
         if condition.holds(column).any() or column.isna().all():
@@ -84,7 +82,7 @@ def _instead(rule: Rule, tables: Sequence[pd.DataFrame]) -> str:
             ends, kind = as_numbers(column).agg(["min", "max"]), kind_of(column)
             held += " to ".join(in_words(end, kind) for end in ends)
         return held + (f"; did you mean {words.quoted(near[0])}?" if near else "")
-    return "leave it out, or choose a larger group"
+    return ""
 
 
 @dataclass(frozen=True, repr=False)
